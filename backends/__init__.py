@@ -1,0 +1,1 @@
+"""What speaks to engines: chat for the worker, model management for the gateway."""

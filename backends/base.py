@@ -1,0 +1,63 @@
+"""What a back end can do, and how it fails."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from buffer.backend import BackendSpec, ModelInfo
+from buffer.job import Chat, Event
+
+FailureKind = Literal["client", "refused", "failed", "broken"]
+"""``client``: the request's own fault, never tried again. ``refused``: no connection, or busy; nothing was generated. ``failed``: an error
+before the first event. ``broken``: an error after it."""
+
+
+class Probe(Struct, omit_defaults=True):
+    """What one look at a back end found."""
+
+    models: list[ModelInfo] = []
+    slots: int | None = None
+    """Requests that it runs side by side, where it tells."""
+    kv_tokens: int | None = None
+    waiting: int | None = None
+    """Requests in its own queue, where it tells."""
+    running: int | None = None
+    simulated: bool = False
+    doublebuffer: bool = False
+    """It is Doublebuffer itself."""
+    loaded: list[str] = []
+    """Ollama: models in memory now."""
+
+
+class BackendError(Exception):
+    """A back end did not answer as it should. ``str()`` is one sentence for a person; it holds no prompt, key or path."""
+
+    def __init__(
+        self, message: str, *, kind: FailureKind, status: int = 502, code: str = "upstream_error", param: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.kind: FailureKind = kind
+        self.status = status
+        """The status a client should see if nothing has been sent yet."""
+        self.code = code
+        self.param = param
+
+
+class Backend(Protocol):
+    """An engine, reached over HTTP. Closing the generator that ``chat`` returns closes the connection, which stops the engine."""
+
+    spec: BackendSpec
+
+    def chat(self, chat: Chat, *, upstream_model: str, request_id: str) -> AsyncGenerator[list[Event], None]:
+        """The answer's events, those of one network read together. Ends after ``Finish`` for each answer; raises ``BackendError``."""
+        ...
+
+    async def probe(self) -> Probe:
+        """A look that takes no slot. Raises ``BackendError``."""
+        ...
+
+    async def aclose(self) -> None: ...

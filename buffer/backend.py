@@ -1,0 +1,45 @@
+"""What gateway and worker agree on about back ends: how one is configured, and the models it tells of."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+Kind = Literal["vllm", "ollama", "llamacpp", "openai"]
+
+
+class BackendSpec(Struct, omit_defaults=True, kw_only=True, forbid_unknown_fields=True):
+    """One entry of ``DOUBLEBUFFER_BACKENDS``."""
+
+    name: str
+    kind: Kind
+    url: str
+    api_key: str = ""
+    models: dict[str, str] = {}
+    """Client name → upstream name, beside what the back end lists."""
+    max_in_flight: int | None = None
+    kv_tokens: int | None = None
+    num_ctx: int | None = None
+    pool: str = "default"
+    fallback_for: list[str] = []
+
+
+class ModelInfo(Struct, omit_defaults=True):
+    """A model as its back end describes it. Sizes in bytes, lengths in tokens; 0 or empty: not told."""
+
+    id: str
+    """The upstream name."""
+    context_length: int = 0
+    size: int = 0
+    family: str = ""
+    parameter_size: str = ""
+    quantization: str = ""
+    format: str = ""
+    digest: str = ""
+    modified_at: str = ""
+    capabilities: list[str] = []
+    """Of Ollama's words: completion, tools, vision, embedding, thinking, insert, audio. Empty: not told."""
+    architecture: str = ""
+    parameter_count: int = 0
+    embedding_length: int = 0
