@@ -1,0 +1,174 @@
+"""What Prometheus may know of a gateway or a worker.
+
+Counters and histograms are kept by the process that counts; with ``PROMETHEUS_MULTIPROC_DIR`` set before the first
+import, ``exposition`` gives the totals of all processes that share the folder. What stands in Redis is not kept at all:
+it is read when somebody asks, as ``Gauges``, so that a process that has died leaves no number behind.
+
+No label takes a value that a client can choose.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
+
+from buffer.job import LANES
+
+Api = Literal["ollama", "openai", "anthropic", "responses", "batch"]
+Outcome = Literal["ok", "client_error", "backend_error", "refused", "cancelled", "expired"]
+AttemptResult = Literal["ok", "refused", "failed", "broken", "cancelled"]
+CacheResult = Literal["hit", "miss", "bypass", "joined"]
+Direction = Literal["prompt", "cached", "completion"]
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+_WAITS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+_ANSWERS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+_GAPS_S = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.25, 0.5, 1, 5)
+_WINDOWS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1)
+_BATCHES = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 64)
+
+
+@dataclass(frozen=True, slots=True)
+class BackendGauges:
+    """One back end as Redis has it now."""
+
+    in_flight: int
+    """Jobs granted to it, over all workers."""
+    in_flight_limit: int
+    up: bool
+    breaker_open: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Gauges:
+    """What Redis knows at one moment, over all pools."""
+
+    queue_depth: Mapping[str, int] = field(default_factory=dict)
+    """Waiting jobs by lane."""
+    oldest_wait_s: Mapping[str, float] = field(default_factory=dict)
+    """Seconds that the longest waiting job of a lane has waited; 0 for an empty lane."""
+    backends: Mapping[str, BackendGauges] = field(default_factory=dict)
+    workers: int = 0
+
+
+class Telemetry:
+    """All metrics of a process; built once and passed on by argument, also where gateway and worker share a process."""
+
+    def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = CollectorRegistry()
+        self._multiprocess_dir = os.environ.get("PROMETHEUS_MULTIPROC_DIR", "")
+        self.requests = self._counter("requests", "Requests by how they ended.", "api", "lane", "outcome")
+        self.queue_wait = self._by_lane("queue_wait_seconds", "From arrival to the first dispatch.", _WAITS_S)
+        self.batch_size = self._histogram("batch_size", "Jobs in a batch.", _BATCHES)
+        self.batch_window = self._histogram("batch_window_seconds", "Time a batch waited for companions.", _WINDOWS_S)
+        self.time_to_first_token = self._by_lane(
+            "time_to_first_token_seconds", "From arrival to the first piece of the answer.", _ANSWERS_S
+        )
+        self.inter_token = self._by_lane("inter_token_seconds", "Between two pieces of an answer.", _GAPS_S)
+        self.request_time = self._by_lane("request_seconds", "From arrival to the end of the answer.", _ANSWERS_S)
+        tokens = self._counter("tokens", "Tokens as the engines count them.", "direction")
+        self.tokens: dict[Direction, Counter] = {
+            "prompt": tokens.labels("prompt"),
+            "cached": tokens.labels("cached"),
+            "completion": tokens.labels("completion"),
+        }
+        self.attempts = self._counter("attempts", "Tries at back ends by how they ended.", "backend", "result")
+        self.taken_over = self._counter("taken_over", "Jobs taken over from a silent worker.")
+        self.resumed = self._counter("resumed", "Answers continued on another attempt.")
+        self.dead_letters = self._counter("dead_letter", "Jobs that went to the dead letters.")
+        cache = self._counter("cache", "Requests by what the answer cache had.", "result")
+        self.cache: dict[CacheResult, Counter] = {
+            "hit": cache.labels("hit"),
+            "miss": cache.labels("miss"),
+            "bypass": cache.labels("bypass"),
+            "joined": cache.labels("joined"),
+        }
+
+    def request_ended(self, api: Api, lane: str, outcome: Outcome) -> None:
+        """Counts a request. ``lane`` is one of the lanes, or ``none`` for a request that never got one."""
+        self.requests.labels(api, lane, outcome).inc()
+
+    def attempt_ended(self, backend: str, result: AttemptResult) -> None:
+        """Counts one try at a back end, by its configured name."""
+        self.attempts.labels(backend, result).inc()
+
+    def exposition(self, gauges: Gauges | None) -> bytes:
+        """Everything in Prometheus' text form; without the gauges where None (Redis could not be asked).
+
+        Reads the files of all processes where there are several, so it may take some milliseconds.
+        """
+        if self._multiprocess_dir:
+            asked = CollectorRegistry()
+            MultiProcessCollector(asked, path=self._multiprocess_dir)  # type: ignore[no-untyped-call]
+            text = generate_latest(asked)
+        else:
+            text = generate_latest(self.registry)
+        if gauges is None:
+            return text
+        stored = CollectorRegistry()
+        stored.register(_GaugeCollector(gauges))
+        return text + generate_latest(stored)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"doublebuffer_{name}", text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+        return Histogram(f"doublebuffer_{name}", text, labels, buckets=buckets, registry=self.registry)
+
+    def _by_lane(self, name: str, text: str, buckets: tuple[float, ...]) -> dict[str, Histogram]:
+        """One child a lane, looked up once: these are observed for each piece of each answer."""
+        metric = self._histogram(name, text, buckets, "lane")
+        return {lane: metric.labels(lane) for lane in LANES}
+
+
+class _GaugeCollector(Collector):
+    def __init__(self, gauges: Gauges) -> None:
+        self._gauges = gauges
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        gauges = self._gauges
+        yield _family("queue_depth", "Waiting jobs.", "lane", gauges.queue_depth)
+        yield _family("oldest_wait_seconds", "Age of the longest waiting job.", "lane", gauges.oldest_wait_s)
+        backends = gauges.backends
+        yield _family("in_flight", "Jobs at a back end.", "backend", {n: b.in_flight for n, b in backends.items()})
+        yield _family(
+            "in_flight_limit",
+            "Most jobs at a back end at a time.",
+            "backend",
+            {n: b.in_flight_limit for n, b in backends.items()},
+        )
+        yield _family(
+            "backend_up", "1: the last probe was answered.", "backend", {n: b.up for n, b in backends.items()}
+        )
+        yield _family(
+            "breaker_open",
+            "1: the circuit breaker keeps jobs away.",
+            "backend",
+            {n: b.breaker_open for n, b in backends.items()},
+        )
+        workers = GaugeMetricFamily("doublebuffer_workers", "Workers alive.")
+        workers.add_metric([], gauges.workers)
+        yield workers
+
+
+def _family(name: str, text: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(f"doublebuffer_{name}", text, labels=[label])
+    for key, value in values.items():
+        family.add_metric([key], float(value))
+    return family
