@@ -1,0 +1,143 @@
+"""Values of settings that are more than a number or a word, read from text or from a table of the file. Pure.
+
+Each function raises ``ValueError`` with a clause that says what is wrong and holds neither a key nor a password.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from buffer.backend import BackendSpec
+from buffer.job import Lane
+
+REDIS_SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "redis+cluster")
+
+_LOCAL = ("localhost", "127.0.0.1", "0.0.0.0", "[::1]")
+OLLAMA_ORIGINS: tuple[str, ...] = (
+    *(f"{scheme}://{host}{port}" for host in _LOCAL for scheme in ("http", "https") for port in ("", ":*")),
+    *("app://*", "file://*", "tauri://*", "vscode-webview://*", "vscode-file://*"),
+)
+"""Origins that Ollama answers unasked; ``*`` stands for any text."""
+
+
+class ApiKey(Struct, omit_defaults=True, kw_only=True, forbid_unknown_fields=True):
+    """A client's key: one ``name:key`` of ``DOUBLEBUFFER_API_KEYS``, or one ``[[keys]]`` of the file."""
+
+    name: str
+    key: str
+    lanes: list[Lane] = []
+    """Lanes above a chat's own that the client may choose."""
+    trusted: bool = False
+    """Its user headers count."""
+
+    def __repr__(self) -> str:
+        return f"ApiKey(name={self.name!r}, key=…)"
+
+
+def parse_backends(value: object) -> list[BackendSpec]:
+    """The back ends, from JSON text or from the file's tables. URLs lose a trailing slash."""
+    try:
+        if isinstance(value, str):
+            specs = msgspec.json.decode(value, type=list[BackendSpec])
+        else:
+            specs = msgspec.convert(value, list[BackendSpec], from_attributes=True)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"no list of back ends: {error}") from None
+    seen: set[str] = set()
+    for spec in specs:
+        _check_backend(spec, seen)
+        seen.add(spec.name)
+    return [msgspec.structs.replace(spec, url=spec.url.strip().rstrip("/")) for spec in specs]
+
+
+def _check_backend(spec: BackendSpec, seen: set[str]) -> None:
+    if not spec.name.strip():
+        raise ValueError("a back end has an empty name")
+    if spec.name in seen:
+        raise ValueError(f"two back ends are called {spec.name!r}")
+    check_http_url(spec.url, f"back end {spec.name!r}")
+    for field in ("max_in_flight", "kv_tokens", "num_ctx"):
+        number = getattr(spec, field)
+        if number is not None and number < 1:
+            raise ValueError(f"back end {spec.name!r} has {field} below 1")
+    if spec.fallback_for:
+        raise ValueError(f"back end {spec.name!r} has fallback_for, and this version has no fallback")
+
+
+def check_http_url(url: str, owner: str) -> None:
+    parts = urlsplit(url.strip())
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError(f"{owner} needs a URL that begins with http:// or https:// and names a host")
+    try:
+        parts.port  # noqa: B018 - reading it is what checks it
+    except ValueError:
+        raise ValueError(f"{owner} has a port that is none") from None
+
+
+def parse_api_keys(value: object) -> list[ApiKey]:
+    """Keys, from ``name:key,name:key`` or from the file's tables. A key may hold colons, a name may not."""
+    if isinstance(value, str):
+        keys: list[ApiKey] = []
+        for pair in filter(None, (part.strip() for part in value.split(","))):
+            name, colon, key = pair.partition(":")
+            if not colon:
+                raise ValueError("each key is given as name:key, and several are separated by commas")
+            keys.append(ApiKey(name=name.strip(), key=key.strip()))
+    else:
+        try:
+            keys = msgspec.convert(value, list[ApiKey], from_attributes=True)
+        except msgspec.MsgspecError as error:
+            raise ValueError(f"no list of keys: {error}") from None
+    if any(not key.name or not key.key for key in keys):
+        raise ValueError("a key has an empty name, or is itself empty")
+    if len({key.name for key in keys}) < len(keys) or len({key.key for key in keys}) < len(keys):
+        raise ValueError("two keys share a name, or are the same")
+    return keys
+
+
+def parse_list(value: object) -> object:
+    """Comma-separated text as a list; anything else as it is."""
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return value
+
+
+def parse_refuse_wait(value: object) -> object:
+    """JSON text of an object as a dict; anything else as it is."""
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        try:
+            return msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            raise ValueError("it begins like a JSON object and is none") from None
+    return value
+
+
+def check_redis_url(value: object) -> object:
+    """A URL of a scheme we speak, or None for empty text."""
+    if not isinstance(value, str):
+        return value
+    url = value.strip()
+    if not url:
+        return None
+    if "://" not in url or url.partition("://")[0].lower() not in REDIS_SCHEMES:
+        raise ValueError(f"a URL begins with one of {', '.join(f'{scheme}://' for scheme in REDIS_SCHEMES)}")
+    return url
+
+
+def without_password(url: str) -> str:
+    """The URL fit to be shown: user, password and query left out."""
+    scheme, _, rest = url.partition("://")
+    rest = rest.partition("?")[0]
+    head, slash, tail = rest.partition("/")
+    return f"{scheme}://{head.rpartition('@')[2]}{slash}{tail}"
+
+
+def names(items: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    if len(items) < 2:
+        return "".join(items)
+    return f"{', '.join(items[:-1])} and {items[-1]}"
