@@ -1,0 +1,16 @@
+"""What any test may ask for. A machine without what a test needs fails it; nothing is skipped for want of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.rig.llama import LlamaServer, run_llama
+
+
+@pytest.fixture(scope="session")
+def llama_server() -> Iterator[LlamaServer]:
+    """One llama.cpp server for the whole run: 8 slots of 1,024 tokens."""
+    with run_llama() as server:
+        yield server
