@@ -1,4 +1,4 @@
-"""What a model's name tells of its thinking: whether it can, what it does unasked, how it is told, how the text shows it.
+"""What a model's name tells of its thinking: whether it can, what it does unasked, how it is told, how text shows it.
 
 Pure. Families differ in all of these, and a wrong guess puts a whole answer into the wrong field: each has its own row.
 """
@@ -32,7 +32,7 @@ class Family:
     close_tag: str = "</think>"
     """Empty tags: the family has no plain-text tags, the engine's own parser has to tell thinking from answer."""
     prompt_opens: bool = False
-    """The chat template writes the open tag when thinking is on: the answer starts inside, and shows the close tag only."""
+    """The chat template writes the open tag when thinking is on: answers start inside, and show the close tag only."""
     effort_words: Mapping[str, str] = field(default_factory=dict)
     """``low``, ``medium``, ``high``, ``max`` → the word its template knows. Empty: no levels, each of them means on."""
     system_first: bool = False
@@ -45,7 +45,7 @@ class Family:
         return self.thinks != "never"
 
     def starts_inside(self, think: str) -> bool:
-        """Whether an answer's text begins within the thinking, for a job that asked ``think`` (of ``buffer.job.Think``)."""
+        """Whether an answer's text begins within the thinking, for a job that asked ``think`` (a ``job.Think``)."""
         if not self.prompt_opens or self.thinks == "never":
             return False
         if self.thinks == "always":
@@ -53,7 +53,7 @@ class Family:
         return self.default == "on" if think == "unset" else think != "off"
 
     def will_think(self, think: str) -> bool:
-        """Whether the model is going to think on a job that asked ``think``. One that always does can only be hidden."""
+        """Whether the model will think on a job that asked ``think``. If it always does, that can only be hidden."""
         if self.thinks != "hybrid":
             return self.thinks == "always"
         return self.default == "on" if think == "unset" else think != "off"
