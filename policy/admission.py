@@ -1,0 +1,69 @@
+"""Accept or refuse, at the door. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from policy.estimate import retry_after_s
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """It may come in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """It may not, for now."""
+
+    status: Literal[429, 503]
+    """429: this key or user is over its share; 503: the whole service is full."""
+    retry_after_s: int
+    reason: str
+    """One sentence for a person."""
+
+
+ACCEPT: Final = Accept()
+
+
+def refuse_wait_s(lane: str, setting: float | Mapping[str, float]) -> float | None:
+    """The longest predicted wait for ``lane``; None: the setting names other lanes only, and this one is never refused
+    for it."""
+    if isinstance(setting, Mapping):
+        return setting.get(lane)
+    return setting
+
+
+def admit(
+    lane: str,
+    *,
+    waiting: int,
+    queue_limit: int,
+    predicted_wait_s: float,
+    refuse_wait: float | Mapping[str, float],
+    drain_rate: float,
+) -> Accept | Refuse:
+    """``waiting`` and ``drain_rate`` (jobs a second) are of the whole service; ``predicted_wait_s`` is of this job."""
+    if waiting >= queue_limit:
+        return queue_full(waiting, queue_limit, drain_rate)
+    longest_s = refuse_wait_s(lane, refuse_wait)
+    if longest_s is not None and predicted_wait_s > longest_s:
+        over_s = predicted_wait_s - longest_s
+        return Refuse(
+            503,
+            max(1, min(120, round(over_s + 0.5))),
+            f"The expected wait ({predicted_wait_s:.0f} s) is over the {longest_s:g} s allowed; try again later.",
+        )
+    return ACCEPT
+
+
+def queue_full(waiting: int, queue_limit: int, drain_rate: float) -> Refuse:
+    """The refusal of a queue with ``waiting`` jobs, at or over its limit: come back when half of it is gone, or all the
+    refused would come back for the first free place."""
+    return Refuse(
+        503,
+        retry_after_s(max(1.0, waiting - queue_limit / 2), drain_rate),
+        f"The queue is full ({queue_limit} requests are waiting); try again later.",
+    )

@@ -1,0 +1,162 @@
+"""The waiting jobs and who of them goes next, as values. Pure.
+
+The same rule as the ``pull`` script's, which the store runs for all workers at once: here it serves the study in
+virtual time, and the tests that compare both.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from policy.credit import Credit, Load, Need, fits
+from policy.order import Turns, due_after_s, offset_s
+
+LOOK_AT: Final = 16
+"""Jobs that a pull looks at and leaves before it gives up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A job in the queue. Instants and costs are in whatever unit the caller uses, seconds and tokens by habit."""
+
+    id: str
+    model: str
+    lane: str
+    user: str
+    arr_at: float
+    score: float
+    due_at: float | None
+    tag: float
+    need: Need
+    serial: int
+    """Number of its coming, so that equal scores keep the order of arrival."""
+
+
+@dataclass(slots=True)
+class _Queue:
+    by_score: list[tuple[float, int, Waiting]] = field(default_factory=list)
+    by_turn: list[tuple[float, float, int, Waiting]] = field(default_factory=list)
+    turns: Turns = field(default_factory=Turns)
+
+    def add(self, job: Waiting) -> None:
+        insort(self.by_score, (job.score, job.serial, job), key=lambda entry: entry[:2])
+        insort(self.by_turn, (job.tag, job.score, job.serial, job), key=lambda entry: entry[:3])
+
+    def remove(self, job: Waiting) -> None:
+        del self.by_score[bisect_left(self.by_score, (job.score, job.serial), key=lambda entry: entry[:2])]
+        del self.by_turn[bisect_left(self.by_turn, (job.tag, job.score, job.serial), key=lambda entry: entry[:3])]
+
+
+class Lineup:
+    """All queues of a pool."""
+
+    def __init__(self, max_wait_s: float) -> None:
+        self._max_wait_s = max_wait_s
+        self._queues: dict[tuple[str, str], _Queue] = {}
+        self._due: dict[str, list[tuple[float, int, Waiting]]] = {}
+        self._jobs: dict[str, Waiting] = {}
+        self._serial = 0
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def __iter__(self) -> Iterator[Waiting]:
+        return iter(self._jobs.values())
+
+    def submit(
+        self, job_id: str, *, now_at: float, user: str, need: Need, prefill_s: float, cost: float, model: str = ""
+    ) -> Waiting:
+        """Puts a new job in its queue."""
+        self._serial += 1
+        turns = self._queue(model, need.lane).turns
+        due_s = due_after_s(need.lane, self._max_wait_s)
+        job = Waiting(
+            id=job_id,
+            model=model,
+            lane=need.lane,
+            user=user,
+            arr_at=now_at,
+            score=now_at + offset_s(need.lane, prefill_s, self._max_wait_s),
+            due_at=None if due_s is None else now_at + due_s,
+            tag=turns.tag(user, cost),
+            need=need,
+            serial=self._serial,
+        )
+        self.put_back(job)
+        return job
+
+    def put_back(self, job: Waiting) -> None:
+        """A job that was taken returns to its old place."""
+        self._jobs[job.id] = job
+        self._queue(job.model, job.lane).add(job)
+        if job.due_at is not None:
+            insort(self._due.setdefault(job.model, []), (job.due_at, job.serial, job), key=lambda entry: entry[:2])
+
+    def remove(self, job_id: str) -> Waiting | None:
+        """Takes a job out, wherever it stands; None if it isn't there."""
+        job = self._jobs.pop(job_id, None)
+        if job is not None:
+            self._queue(job.model, job.lane).remove(job)
+            if job.due_at is not None:
+                due = self._due[job.model]
+                del due[bisect_left(due, (job.due_at, job.serial), key=lambda entry: entry[:2])]
+        return job
+
+    def correct(self, job: Waiting, cost_more: float) -> None:
+        """An answer took ``cost_more`` than its job was put in with."""
+        self._queue(job.model, job.lane).turns.correct(job.user, cost_more)
+
+    def pull(self, *, want: int, credit: Credit, load: Load, models: Sequence[str] = ("",)) -> list[Waiting]:
+        """At most ``want`` jobs that may go now, in order; they leave the queue and are added to ``load``."""
+        taken: list[Waiting] = []
+        skipped: dict[str, Waiting] = {}
+        not_after = float("inf")
+        while len(taken) < want and load.jobs < credit.slots and len(skipped) < LOOK_AT:
+            job = self._candidate(models, skipped)
+            if job is None:
+                break
+            if job.arr_at <= not_after and fits(job.need, load, credit):
+                self.remove(job.id)
+                self._queue(job.model, job.lane).turns.went(job.tag)
+                load.add(job.need)
+                taken.append(job)
+                continue
+            skipped[job.id] = job
+            if job.due_at is not None and job.arr_at <= not_after:
+                not_after = min(not_after, job.due_at)
+        return taken
+
+    def _candidate(self, models: Sequence[str], skipped: dict[str, Waiting]) -> Waiting | None:
+        best: Waiting | None = None
+        first: tuple[bool, float, int] | None = None
+        for (model, lane), queue in self._queues.items():
+            if model not in models:
+                continue
+            head = next((entry for entry in queue.by_score if entry[2].id not in skipped), None)
+            if head is None:
+                continue
+            rank = (lane == "background", head[0], head[1])
+            if first is None or rank < first:
+                first = rank
+                best = next(entry[3] for entry in queue.by_turn if entry[3].id not in skipped)
+        if best is not None and best.lane != "background":
+            due = self._first_due(models, skipped)
+            if due is not None and due.due_at is not None and best.arr_at > due.due_at:
+                return due
+        return best
+
+    def _first_due(self, models: Sequence[str], skipped: dict[str, Waiting]) -> Waiting | None:
+        heads = (
+            next((entry for entry in self._due.get(model, ()) if entry[2].id not in skipped), None) for model in models
+        )
+        there = [entry for entry in heads if entry is not None]
+        return min(there, key=lambda entry: entry[:2])[2] if there else None
+
+    def _queue(self, model: str, lane: str) -> _Queue:
+        queue = self._queues.get((model, lane))
+        if queue is None:
+            queue = self._queues[model, lane] = _Queue()
+        return queue

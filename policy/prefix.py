@@ -1,0 +1,88 @@
+"""What of a prompt an engine has probably read before: earlier turns of a chat, a shared system prompt, a shared list
+of tools. Pure."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+from policy.estimate import BYTES_PER_TOKEN, MESSAGE_TOKENS
+
+BLOCK_BYTES: Final = 2048
+"""Long messages are cut so that two which only begin alike share their beginning."""
+
+
+class Link(NamedTuple):
+    """A beginning of a prompt."""
+
+    digest: bytes
+    """Of everything up to here; 12 bytes."""
+    tokens: int
+    """Of everything up to here, estimated."""
+
+
+Chain = tuple[Link, ...]
+"""The beginnings of one prompt, shortest first."""
+
+
+def chain(seed: bytes, parts: Iterable[bytes], *, after: Chain = ()) -> Chain:
+    """The beginnings of a prompt made of ``parts`` (tools first, then the messages, each in any stable form).
+
+    ``seed`` names what must be the same for a cache to serve: the model. ``after`` goes on from another chain, such as
+    that of the request whose answer is now a part of it.
+    """
+    digest, tokens = (after[-1].digest, after[-1].tokens) if after else (_digest(b"", seed), 0)
+    links = list(after)
+    for part in parts:
+        tokens += MESSAGE_TOKENS
+        for start in range(0, len(part) or 1, BLOCK_BYTES):
+            block = part[start : start + BLOCK_BYTES]
+            # The mark keeps "ab" + "c" and "a" + "bc" apart: a part's first block is another thing than its second.
+            digest = _digest(digest + (b"+" if start else b"|"), block)
+            tokens += -(-len(block) // BYTES_PER_TOKEN)
+            links.append(Link(digest, tokens))
+    return tuple(links)
+
+
+def _digest(before: bytes, data: bytes) -> bytes:
+    return blake2b(data, digest_size=12, key=before).digest()
+
+
+class PrefixIndex:
+    """Beginnings read lately, the least recently used forgotten first, bounded by number and by tokens."""
+
+    def __init__(self, *, most_links: int = 50_000, most_tokens: int = 2_000_000) -> None:
+        self._most_links = most_links
+        self._most_tokens = most_tokens
+        self._links: OrderedDict[bytes, int] = OrderedDict()
+        self._tokens = 0
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    def known(self, links: Chain) -> int:
+        """Tokens of the longest beginning that is there; 0 for none. A cached beginning needs all that came before
+        it."""
+        tokens = 0
+        for link in links:
+            if link.digest not in self._links:
+                break
+            tokens = link.tokens
+        return tokens
+
+    def add(self, links: Chain) -> None:
+        """A prompt went to an engine. Later beginnings are forgotten before earlier ones, which more prompts share."""
+        before = 0
+        own: list[tuple[bytes, int]] = []
+        for link in links:
+            own.append((link.digest, link.tokens - before))
+            before = link.tokens
+        for digest, tokens in reversed(own):
+            if digest not in self._links:
+                self._tokens += tokens
+                self._links[digest] = tokens
+            self._links.move_to_end(digest)
+        while self._links and (len(self._links) > self._most_links or self._tokens > self._most_tokens):
+            self._tokens -= self._links.popitem(last=False)[1]

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policy.credit import Credit, Load, Need, fits, limits, load_of, reserved_slots
+from policy.lane import LANES, SHORT_LANES
+
+
+def test_the_numbers_of_three_engines() -> None:
+    assert limits(32, kv_tokens=39_000) == Credit(32, 37_830, 1024, 4, 4, 3120)
+    assert limits(4, kv_tokens=4 * 8192, ollama=True, segment_tokens=None) == Credit(4, 31_784, 0, 2, 1, 2621)
+    assert limits(1) == Credit(1, 0, 1024, 0, 0, 0)
+
+
+@pytest.mark.parametrize(("slots", "reserved"), [(1, 0), (3, 0), (4, 1), (8, 1), (16, 2), (32, 4)])
+def test_places_for_the_short_lanes(slots: int, reserved: int) -> None:
+    assert reserved_slots(slots) == reserved
+
+
+def test_only_short_lanes_take_the_last_places_and_the_last_memory() -> None:
+    credit = limits(4, kv_tokens=1000)
+    three = load_of([Need("normal", 10)] * 3)
+    assert not fits(Need("normal", 10), three, credit)
+    assert fits(Need("fast", 10), three, credit)
+    assert fits(Need("thinking", 10), three, credit)
+    full = load_of([Need("normal", 880)])
+    assert not fits(Need("slow", 60), full, credit)
+    assert fits(Need("fast", 60), full, credit)
+
+
+def test_a_job_larger_than_everything_goes_alone() -> None:
+    credit = limits(8, kv_tokens=1000)
+    huge = Need("slow", 50_000, 50_000, True)
+    assert fits(huge, Load(), credit)
+    assert not fits(huge, load_of([Need("fast", 1)]), credit)
+
+
+def test_long_prompts_and_prefill_are_capped() -> None:
+    credit = limits(32, segment_tokens=512)
+    long = Need("slow", 5000, 0, True)
+    assert fits(long, load_of([long] * 3), credit)
+    assert not fits(long, load_of([long] * 4), credit)
+    reading = load_of([Need("normal", 900, 900)])
+    assert not fits(Need("normal", 300, 300), reading, credit)
+    assert fits(Need("fast", 300, 300), reading, credit)
+
+
+needs = st.builds(Need, st.sampled_from(LANES), st.integers(1, 4000), st.integers(0, 4000), st.booleans())
+
+
+@given(st.integers(1, 40), st.integers(0, 20_000), st.lists(needs, max_size=60))
+def test_no_bound_is_ever_passed(slots: int, kv: int, jobs: list[Need]) -> None:
+    credit = limits(slots, kv_tokens=kv)
+    load = Load()
+    held: list[Need] = []
+    for need in jobs:
+        if fits(need, load, credit):
+            load.add(need)
+            held.append(need)
+    assert load.jobs <= slots
+    assert not credit.kv or load.kv <= credit.kv or len(held) == 1
+    assert not credit.long or load.long <= credit.long
+    others = sum(1 for need in held if need.lane not in SHORT_LANES)
+    assert others <= max(1, slots - credit.reserved_slots)
+    for need in held:
+        load.remove(need, prefill=need.prefill)
+    assert load == Load()
