@@ -1,0 +1,51 @@
+"""API keys: who may come in, and under which name."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from buffer.setting_values import ApiKey
+
+_OPEN = frozenset({"/", "/health", "/api/version"})
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Whoever sent a request, as far as a key tells."""
+
+    name: str
+    trusted: bool
+    lanes: frozenset[str]
+
+
+ANYBODY = Holder("", trusted=True, lanes=frozenset())
+"""Where no keys are set: user headers count."""
+
+
+class Keyring:
+    """The configured keys. Only their hashes are kept."""
+
+    def __init__(self, keys: Iterable[ApiKey]) -> None:
+        self._holders = [(_digest(k.key.encode()), Holder(k.name, k.trusted, frozenset(k.lanes))) for k in keys]
+
+    def holder(self, path: str, headers: Mapping[bytes, bytes]) -> Holder | None:
+        """Who sent a request for ``path``; None if it needs a key and has none that fits."""
+        if not self._holders or path in _OPEN or path.startswith("/health/"):
+            return ANYBODY
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        presented = token.strip() if scheme.lower() == b"bearer" else headers.get(b"x-api-key", b"").strip()
+        if not presented:
+            return None
+        digest = _digest(presented)
+        found: Holder | None = None
+        for known, holder in self._holders:  # all of them, so that the time taken tells nothing
+            if hmac.compare_digest(known, digest):
+                found = holder
+        return found
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()

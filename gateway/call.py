@@ -1,0 +1,77 @@
+"""One HTTP request as the routes see it, and plain answers to it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+Headers = Sequence[tuple[bytes, bytes]]
+
+JSON = b"application/json; charset=utf-8"
+NDJSON = b"application/x-ndjson"
+SSE = b"text/event-stream"
+TEXT = b"text/plain; charset=utf-8"
+
+_KEY = "doublebuffer.call"
+
+
+@dataclass(slots=True)
+class Call:
+    """What the front found out about a request before any route saw it."""
+
+    method: str
+    path: str
+    """Percent-decoded."""
+    headers: dict[bytes, bytes]
+    """By lower-case name; of a header that came twice, the last."""
+    request_id: str
+    key: str
+    """Name of the API key it was sent with; empty where no keys are set."""
+    trusted: bool
+    """Its user headers count."""
+    key_lanes: frozenset[str]
+    """Lanes above the chat's own that its key may choose."""
+    address: str
+    """The peer's IP address."""
+
+    def header(self, name: bytes) -> str:
+        """A header's text, empty if it did not come."""
+        return self.headers.get(name, b"").decode("latin-1")
+
+    @property
+    def is_openai(self) -> bool:
+        """Whether errors on this path take OpenAI's form."""
+        return self.path.startswith("/v1/") or self.path == "/v1"
+
+
+def call_of(scope: Scope) -> Call:
+    """The call that ``Front`` put there."""
+    call = scope[_KEY]
+    assert isinstance(call, Call)
+    return call
+
+
+def put_call(scope: Scope, call: Call) -> None:
+    scope[_KEY] = call
+
+
+async def answer(send: Send, status: int, content_type: bytes, body: bytes, headers: Headers = ()) -> None:
+    """Sends a whole answer."""
+    await send(
+        {
+            "type": "http.response.start",
+            "status": status,
+            "headers": [
+                (b"content-type", content_type),
+                (b"content-length", str(len(body)).encode()),
+                *headers,
+            ],
+        }
+    )
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,50 @@
+"""Which pages of other origins may read our answers, and what a preflight is told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_EXPOSED = (
+    b"X-Request-Id, X-Doublebuffer-Id, X-Doublebuffer-Lane, X-Doublebuffer-Backend, X-Doublebuffer-Cache, Retry-After"
+)
+_METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
+_DAY_S = b"86400"
+_REMEMBERED = 1024
+
+
+class Cors:
+    """``origins``: patterns in which ``*`` stands for any text."""
+
+    def __init__(self, origins: Iterable[str]) -> None:
+        patterns = [".*".join(re.escape(part) for part in origin.lower().split("*")) for origin in origins]
+        self._allowed = re.compile("|".join(patterns) or r"(?!)", re.DOTALL)
+        self._known: dict[bytes, bool] = {}
+
+    def headers(self, origin: bytes | None) -> list[tuple[bytes, bytes]]:
+        """For an answer to a request from ``origin``; none for an origin that may not read it."""
+        if origin is None or not self._allows(origin):
+            return []
+        return [
+            (b"access-control-allow-origin", origin),
+            (b"access-control-expose-headers", _EXPOSED),
+            (b"vary", b"Origin"),
+        ]
+
+    def preflight(self, origin: bytes | None, wanted_headers: bytes | None) -> list[tuple[bytes, bytes]]:
+        """For the answer to an OPTIONS request, beside ``headers``."""
+        if origin is None or not self._allows(origin):
+            return []
+        return [
+            (b"access-control-allow-methods", _METHODS),
+            (b"access-control-allow-headers", wanted_headers or b"Authorization, Content-Type, X-Api-Key"),
+            (b"access-control-max-age", _DAY_S),
+        ]
+
+    def _allows(self, origin: bytes) -> bool:
+        known = self._known.get(origin)
+        if known is None:
+            if len(self._known) >= _REMEMBERED:  # the client chooses what is remembered here
+                self._known.clear()
+            known = self._known[origin] = self._allowed.fullmatch(origin.decode("latin-1").lower()) is not None
+        return known

@@ -1,0 +1,24 @@
+"""How a request ends without an answer."""
+
+from __future__ import annotations
+
+from buffer.job import Failure
+from buffer.telemetry import Outcome
+
+
+class Refusal(Exception):
+    """The request ends here, with a status and one sentence, and nothing was left in the buffer."""
+
+    def __init__(self, failure: Failure, outcome: Outcome = "client_error") -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+        self.outcome: Outcome = outcome
+
+
+class ClientLeft(Exception):
+    """The client closed its connection."""
+
+
+class BrokenOff(Exception):
+    """Raised out of the application after an answer's last words: the server then closes the connection without the
+    body's end, which is how a client of a stream notices that it is not whole. Expected, so not worth a log line."""

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import gzip
+
+import pytest
+
+from gateway.body import read_body
+from gateway.call import Call, Message, Receive
+from gateway.refusal import ClientLeft, Refusal
+
+
+def call(**headers: str) -> Call:
+    named = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
+    return Call("POST", "/api/chat", named, "r", "", trusted=True, key_lanes=frozenset(), address="")
+
+
+def receiver(*messages: bytes | None) -> tuple[Receive, list[Message]]:
+    """Chunks of a body, None for the client's leaving."""
+    waiting: list[Message] = [
+        {"type": "http.disconnect"}
+        if chunk is None
+        else {"type": "http.request", "body": chunk, "more_body": i < len(messages) - 1}
+        for i, chunk in enumerate(messages)
+    ]
+
+    async def receive() -> Message:
+        return waiting.pop(0)
+
+    return receive, waiting
+
+
+async def test_chunks_are_joined() -> None:
+    receive, _ = receiver(b'{"a"', b":1", b"}")
+    assert await read_body(call(), receive, 100) == b'{"a":1}'
+
+
+async def test_a_length_over_the_limit_is_refused_unread() -> None:
+    receive, waiting = receiver(b"x")
+    with pytest.raises(Refusal) as refusal:
+        await read_body(call(content_length="101"), receive, 100)
+    assert refusal.value.failure.status == 413
+    assert waiting
+
+
+async def test_a_body_over_the_limit_is_refused_as_soon_as_it_is() -> None:
+    receive, waiting = receiver(b"x" * 60, b"x" * 60, b"x" * 60)
+    with pytest.raises(Refusal) as refusal:
+        await read_body(call(), receive, 100)
+    assert refusal.value.failure.status == 413
+    assert len(waiting) == 1
+
+
+async def test_a_client_that_leaves_in_its_body() -> None:
+    receive, _ = receiver(b"x", None)
+    with pytest.raises(ClientLeft):
+        await read_body(call(), receive, 100)
+
+
+@pytest.mark.parametrize("size", [10, 1_000_000])
+async def test_gzip_is_inflated(size: int) -> None:
+    plain = bytes(i * i % 251 for i in range(size))
+    receive, _ = receiver(gzip.compress(plain))
+    assert await read_body(call(content_encoding="gzip"), receive, 2_000_000) == plain
+
+
+async def test_a_bomb_is_not() -> None:
+    receive, _ = receiver(gzip.compress(bytes(50_000_000)))
+    with pytest.raises(Refusal) as refusal:
+        await read_body(call(content_encoding="gzip"), receive, 100_000)
+    assert refusal.value.failure.status == 413
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body", "status"),
+    [("gzip", b"{}", 400), ("gzip", gzip.compress(b"{}")[:-4], 400), ("br", b"{}", 415)],
+)
+async def test_other_encodings_are_refused(encoding: str, body: bytes, status: int) -> None:
+    receive, _ = receiver(body)
+    with pytest.raises(Refusal) as refusal:
+        await read_body(call(content_encoding=encoding), receive, 100)
+    assert refusal.value.failure.status == status
+
+
+async def test_an_empty_gzip_body_is_an_empty_body() -> None:
+    receive, _ = receiver(b"")
+    assert await read_body(call(content_encoding="gzip"), receive, 100) == b""
