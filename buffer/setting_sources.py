@@ -76,7 +76,7 @@ def load_settings(flags: Mapping[str, str] | None = None, *, config: str | None 
             return tuple(_Layer(settings_cls, values) for values in (given, environment, file))
 
     try:
-        return FromEverywhere()
+        return Settings.model_construct(**dict(FromEverywhere()))
     except ValidationError as error:
         raise SettingsError(_sentence(error, file | environment | given)) from None
 

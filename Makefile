@@ -1,0 +1,54 @@
+# `make up` and `make test` need python3 (3.11 or newer) and make; everything else they fetch themselves.
+
+# The first of these that is new enough; `make PYTHON=/path/to/python3 up` chooses another.
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$python; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+TESTS ?= tests
+PYTEST_FLAGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help up test test-all check format docs clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Doublebuffer needs Python 3.11 or newer, and found none as python3." >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 2; }
+
+# Installed, and still what pyproject.toml asks for: the stamps are as old as the last installation.
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.installed-test: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $(VENV)/.installed $@
+
+up: $(VENV)/.installed ## install, then run gateway and worker on whatever engine this machine has
+	@exec $(BIN)/doublebuffer up
+
+test: $(VENV)/.installed-test ## the test suite, but for what needs programs from Debian
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) -m "not debian" $(TESTS)
+
+test-all: $(VENV)/.installed-test ## the whole test suite
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) $(TESTS)
+
+check: $(VENV)/.installed-test ## style, types, and the arrows between the parts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.installed-test ## put the code into form
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.installed ## write docs/settings.md anew from the code
+	$(BIN)/python -m doublebuffer.settings_page > docs/settings.md.new
+	mv docs/settings.md.new docs/settings.md
+
+clean: ## remove the environment and what tools left behind
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

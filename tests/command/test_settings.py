@@ -1,0 +1,356 @@
+"""Every setting by flag, environment and file; and a sentence that names it for every wrong one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from buffer.setting_sources import SettingsError, flag_of, key_of, load_settings, variable_of
+from buffer.setting_values import without_password
+from buffer.settings import Settings
+from doublebuffer.flags import add_setting_flags, settings_of
+
+BACKEND = {"name": "big", "kind": "vllm", "url": "http://10.1.1.1:8000"}
+SAMPLES: dict[str, tuple[str, object, object]] = {
+    "redis_url": ("redis://db:6379/1", "redis://db:6379/1", "redis://db:6379/1"),
+    "host": ("0.0.0.0", "0.0.0.0", "0.0.0.0"),
+    "port": ("12000", 12000, 12000),
+    "processes": ("3", 3, 3),
+    "backends": (json.dumps([BACKEND]), [BACKEND], None),
+    "window_ms": ("12.5", 12.5, 12.5),
+    "window_policy": ("fixed", "fixed", "fixed"),
+    "batch_size": ("4", 4, 4),
+    "max_in_flight": ("6", 6, 6),
+    "max_wait_seconds": ("30", 30, 30.0),
+    "queue_limit": ("50", 50, 50),
+    "refuse_wait_seconds": ('{"fast": 5}', {"fast": 5}, {"fast": 5.0}),
+    "queue_timeout_seconds": ("60", 60, 60.0),
+    "max_attempts": ("1", 1, 1),
+    "lease_seconds": ("2.5", 2.5, 2.5),
+    "connect_timeout_seconds": ("1", 1, 1.0),
+    "first_token_timeout_seconds": ("10", 10, 10.0),
+    "stall_timeout_seconds": ("11", 11, 11.0),
+    "breaker_failures": ("5", 5, 5),
+    "breaker_cooldown_seconds": ("7", 7, 7.0),
+    "resume": ("off", False, False),
+    "cache": ("off", False, False),
+    "cache_ttl_seconds": ("300", 300, 300.0),
+    "single_flight": ("off", False, False),
+    "api_keys": ("ann:secret", [{"name": "ann", "key": "secret"}], None),
+    "allow_image_urls": ("on", True, True),
+    "cors_origins": ("https://a.example, app://*", ["https://a.example", "app://*"], ["https://a.example", "app://*"]),
+    "max_body_bytes": ("1000", 1000, 1000),
+    "drain_seconds": ("0", 0, 0.0),
+    "log_level": ("DEBUG", "debug", "debug"),
+    "log_format": ("json", "json", "json"),
+    "metrics_port": ("9100", 9100, 9100),
+    "fast_chars": ("50", 50, 50),
+    "normal_chars": ("500", 500, 500),
+    "fast_tokens": ("256", 256, 256),
+    "normal_tokens": ("1024", 1024, 1024),
+    "key_prefix": ("other", "other", "other"),
+}
+"""Setting → its text as a flag or in the environment, its value in the file, and what comes of both."""
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An empty folder and an environment without any setting."""
+    monkeypatch.chdir(tmp_path)
+    for name in Settings.model_fields:
+        monkeypatch.delenv(variable_of(name), raising=False)
+    for name in ("OLLAMA_BASE_URL", "OLLAMA_API_BASE_URL", "VLLM_BASE_URL", "USE_REDIS_QUEUE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def toml_of(value: object) -> str:
+    """TOML's inline form of a sample."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {toml_of(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml_of, value)) + "]"
+    return json.dumps(value)
+
+
+def write_file(text: str) -> None:
+    Path("doublebuffer.toml").write_text(text, encoding="utf-8")
+
+
+def by_flags(*flags: str) -> Settings:
+    parser = argparse.ArgumentParser()
+    add_setting_flags(parser)
+    return settings_of(parser.parse_args(flags))
+
+
+def check(name: str, settings: Settings) -> None:
+    value = getattr(settings, name)
+    if name == "backends":
+        assert [(one.name, one.kind, one.url) for one in value] == [tuple(BACKEND.values())]
+    elif name == "api_keys":
+        assert [(one.name, one.key) for one in value] == [("ann", "secret")]
+    else:
+        assert value == SAMPLES[name][2]
+
+
+def test_the_samples_are_of_all_settings() -> None:
+    assert set(SAMPLES) == set(Settings.model_fields)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_setting_comes_by_flag(name: str) -> None:
+    check(name, by_flags(flag_of(name), SAMPLES[name][0]))
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_setting_comes_by_environment(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable_of(name), SAMPLES[name][0])
+    check(name, load_settings())
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_setting_comes_by_file(name: str) -> None:
+    write_file(f"{key_of(name)} = {toml_of(SAMPLES[name][1])}\n")
+    check(name, load_settings())
+
+
+def test_the_defaults() -> None:
+    settings = load_settings()
+    assert settings == Settings()
+    assert (settings.redis_url, settings.host, settings.port, settings.backends) == (None, "127.0.0.1", 11435, [])
+    assert (settings.window_ms, settings.window_policy, settings.batch_size) == (50, "adaptive", 8)
+    assert (settings.max_in_flight, settings.max_wait_seconds, settings.queue_limit) == ("auto", 60, 1000)
+    assert (settings.resume, settings.cache, settings.single_flight) == (True, False, None)
+
+
+def test_a_flag_wins_over_the_environment_and_that_over_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    write_file("window_ms = 1\nbatch_size = 2\nqueue_limit = 3\n")
+    monkeypatch.setenv("DOUBLEBUFFER_WINDOW_MS", "10")
+    monkeypatch.setenv("DOUBLEBUFFER_BATCH_SIZE", "20")
+    settings = by_flags("--window-ms", "100")
+    assert (settings.window_ms, settings.batch_size, settings.queue_limit) == (100, 20, 3)
+
+
+def test_a_layer_wins_a_setting_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    write_file(
+        '[refuse_wait_seconds]\nfast = 1\nslow = 2\n[[backends]]\nname = "a"\nkind = "ollama"\nurl = "http://a"\n'
+    )
+    monkeypatch.setenv("DOUBLEBUFFER_REFUSE_WAIT_SECONDS", '{"fast": 9}')
+    monkeypatch.setenv("DOUBLEBUFFER_BACKENDS", json.dumps([BACKEND]))
+    settings = load_settings()
+    assert settings.refuse_wait_seconds == {"fast": 9}
+    assert settings.refuse_wait_s("slow") == 120
+    assert [one.name for one in settings.backends] == ["big"]
+
+
+def test_tables_of_the_file() -> None:
+    write_file(
+        '[[backends]]\nname = "a"\nkind = "ollama"\nurl = "http://a:11434/"\nmodels = {small = "qwen3:0.6b"}\n'
+        '[[backends]]\nname = "b"\nkind = "vllm"\nurl = "http://b"\nmax_in_flight = 4\n'
+        '[[keys]]\nname = "ann"\nkey = "x:y"\nlanes = ["fast"]\ntrusted = true\n'
+    )
+    settings = load_settings()
+    assert [(one.url, one.models, one.max_in_flight) for one in settings.backends] == [
+        ("http://a:11434", {"small": "qwen3:0.6b"}, None),
+        ("http://b", {}, 4),
+    ]
+    key = settings.api_keys[0]
+    assert (key.name, key.key, key.lanes, key.trusted) == ("ann", "x:y", ["fast"], True)
+
+
+def test_the_file_is_where_config_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = tmp_path / "other.toml"
+    other.write_text("batch_size = 5\n")
+    write_file("batch_size = 6\n")
+    assert load_settings().batch_size == 6
+    assert by_flags("--config", str(other)).batch_size == 5
+    monkeypatch.setenv("DOUBLEBUFFER_CONFIG", str(other))
+    assert load_settings().batch_size == 5
+
+
+def test_spellings_of_other_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "OLLAMA_API_BASE_URL": "http://ollama:11434/api",
+        "VLLM_BASE_URL": "http://vllm:8000/v1/",
+        "RATE_LIMIT_WINDOW": "50ms",
+        "RATE_LIMIT_BATCH_SIZE": "16",
+        "USE_REDIS_QUEUE": "false",
+        "REDIS_URL": "redis://somewhere",
+    }.items():
+        monkeypatch.setenv(name, value)
+    settings = load_settings()
+    assert [(one.name, one.kind, one.url) for one in settings.backends] == [
+        ("ollama", "ollama", "http://ollama:11434"),
+        ("vllm", "vllm", "http://vllm:8000"),
+    ]
+    assert (settings.window_ms, settings.batch_size, settings.redis_url) == (50, 16, None)
+
+
+@pytest.mark.parametrize(("text", "milliseconds"), [("50ms", 50), ("0.2s", 200), ("20", 20), ("500us", 0.5)])
+def test_a_window_as_a_duration(text: str, milliseconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RATE_LIMIT_WINDOW", text)
+    assert load_settings().window_ms == milliseconds
+
+
+def test_our_own_names_win_over_other_spellings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RATE_LIMIT_WINDOW", "1s")
+    monkeypatch.setenv("DOUBLEBUFFER_WINDOW_MS", "7")
+    monkeypatch.setenv("OLLAMA_BASE_URL", "http://a")
+    monkeypatch.setenv("DOUBLEBUFFER_BACKENDS", json.dumps([BACKEND]))
+    settings = load_settings()
+    assert settings.window_ms == 7
+    assert [one.name for one in settings.backends] == ["big"]
+
+
+def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOUBLEBUFFER_WINDOW_MS", "")
+    monkeypatch.setenv("REDIS_URL", " ")
+    settings = load_settings()
+    assert (settings.window_ms, settings.redis_url) == (50, None)
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("--window-ms", "-1"),
+        ("--window-ms", "soon"),
+        ("--window-ms", "nan"),
+        ("--window-policy", "never"),
+        ("--batch-size", "0"),
+        ("--batch-size", "2.5"),
+        ("--max-in-flight", "some"),
+        ("--port", "70000"),
+        ("--processes", "0"),
+        ("--lease-seconds", "0"),
+        ("--refuse-wait-seconds", '{"quick": 1}'),
+        ("--refuse-wait-seconds", "{"),
+        ("--redis-url", "http://redis"),
+        ("--resume", "perhaps"),
+        ("--cache", "on"),
+        ("--cache-ttl-seconds", "60"),
+        ("--single-flight", "on"),
+        ("--log-level", "loud"),
+        ("--key-prefix", "a{b}"),
+        ("--api-keys", "nameless"),
+        ("--api-keys", "a:1,a:2"),
+        ("--backends", "[]]"),
+        ("--backends", '[{"name": "a", "kind": "tgi", "url": "http://a"}]'),
+        ("--backends", '[{"name": "a", "kind": "vllm", "url": "a:8000"}]'),
+        ("--backends", '[{"name": "a", "kind": "vllm", "url": "http://a", "colour": 1}]'),
+        ("--backends", '[{"name": "a", "kind": "vllm", "url": "http://a", "max_in_flight": 0}]'),
+        ("--backends", '[{"name": "a", "kind": "vllm", "url": "http://a", "fallback_for": ["b"]}]'),
+        (
+            "--backends",
+            '[{"name": "a", "kind": "vllm", "url": "http://a"}, {"name": "a", "kind": "vllm", "url": "http://b"}]',
+        ),
+    ],
+)
+def test_a_bad_value_is_refused_by_name(flag: str, value: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        by_flags(flag, value)
+    sentence = str(refused.value)
+    assert sentence.startswith(flag)
+    assert sentence.endswith(".")
+    assert "\n" not in sentence
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("DOUBLEBUFFER_WINDOWS_MS", "1", "DOUBLEBUFFER_WINDOW_MS is"),
+        ("DOUBLEBUFFER_REDIS_URL", "redis://a", "REDIS_URL is"),
+        ("DOUBLEBUFFER_BATCH_SIZE", "many", "DOUBLEBUFFER_BATCH_SIZE"),
+        ("RATE_LIMIT_WINDOW", "a while", "RATE_LIMIT_WINDOW"),
+        ("RATE_LIMIT_BATCH_SIZE", "0", "RATE_LIMIT_BATCH_SIZE"),
+        ("OLLAMA_BASE_URL", "/ollama", "OLLAMA_BASE_URL"),
+        ("USE_REDIS_QUEUE", "true", "REDIS_URL"),
+        ("USE_REDIS_QUEUE", "maybe", "USE_REDIS_QUEUE"),
+        ("DOUBLEBUFFER_FAST_TOKENS", "5000", "DOUBLEBUFFER_NORMAL_TOKENS"),
+    ],
+)
+def test_a_wrong_variable_is_refused_by_name(name: str, value: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(SettingsError) as refused:
+        load_settings()
+    assert name in str(refused.value)
+    assert told in str(refused.value)
+
+
+def test_two_ollamas_at_once_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OLLAMA_BASE_URL", "http://a")
+    monkeypatch.setenv("OLLAMA_API_BASE_URL", "http://b/api")
+    with pytest.raises(SettingsError, match="OLLAMA_BASE_URL and OLLAMA_API_BASE_URL"):
+        load_settings()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("window = 3", "window in doublebuffer.toml is no setting"),
+        ("window_ms = 'x'", "window_ms in doublebuffer.toml (DOUBLEBUFFER_WINDOW_MS)"),
+        ("batch_size = true", "batch_size in doublebuffer.toml"),
+        ("window_ms = ", "doublebuffer.toml is no TOML"),
+        ("api_keys = 'a:b'\n[[keys]]\nname = 'a'\nkey = 'b'", "keys and api_keys"),
+        ("[[keys]]\nname = 'a'\nkey = 'b'\nshare = 0.5", "share"),
+        ("[backends]\nname = 'a'", "backends in doublebuffer.toml"),
+    ],
+)
+def test_a_wrong_file_is_refused_by_name(text: str, told: str) -> None:
+    write_file(text)
+    with pytest.raises(SettingsError) as refused:
+        load_settings()
+    assert told in str(refused.value)
+
+
+def test_a_config_that_is_not_there_is_refused() -> None:
+    with pytest.raises(SettingsError, match="--config"):
+        by_flags("--config", "nowhere.toml")
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("--api-keys", "ann:topsecret,ann:topsecret"),
+        ("--redis-url", "redis//:topsecret@host"),
+        ("--backends", '[{"name": "a", "kind": "vllm", "url": "x", "api_key": "topsecret"}]'),
+    ],
+)
+def test_a_refusal_holds_no_secret(flag: str, value: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        by_flags(flag, value)
+    assert "topsecret" not in str(refused.value)
+
+
+def test_settings_shown_hold_no_secret() -> None:
+    settings = by_flags(
+        *("--api-keys", "ann:topsecret", "--redis-url", "redis://u:topsecret@h"),
+        *("--backends", json.dumps([BACKEND | {"api_key": "topsecret"}])),
+    )
+    assert "topsecret" not in repr(settings)
+    assert "topsecret" not in str(settings.api_keys)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://u:secret@h:6379/1", "redis://h:6379/1"),
+        ("redis+sentinel://:secret@a:1,b:2/main/0", "redis+sentinel://a:1,b:2/main/0"),
+        ("unix:///run/redis.sock?password=secret", "unix:///run/redis.sock"),
+        ("rediss://h", "rediss://h"),
+    ],
+)
+def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
+    assert without_password(url) == shown
+
+
+def test_settings_made_by_hand_read_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOUBLEBUFFER_WINDOW_MS", "1")
+    write_file("batch_size = 1\n")
+    assert (Settings(port=0).window_ms, Settings(port=0).batch_size) == (50, 8)
+    with pytest.raises(ValidationError):
+        Settings(window=1)  # type: ignore[call-arg]
