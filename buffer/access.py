@@ -1,0 +1,241 @@
+"""The store: a Redis, or the embedded one. Both run the same scripts; they differ in how a reader is woken."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from redis import exceptions as errors
+
+from buffer.scripting import Script, script
+
+MAX_BLOCK_S = 30.0
+"""Longest blocking read."""
+
+Command = tuple[Any, ...]
+Entry = tuple[str, dict[bytes, bytes]]
+"""A stream entry: its id, its fields."""
+
+_REFUSALS = ("OOM ", "-OOM", "MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "READONLY", "TRYAGAIN", "LOADING")
+
+
+class StoreUnavailable(Exception):
+    """The store cannot be reached, or takes no writes now. Whether the command was carried out is not known."""
+
+
+def trouble(error: BaseException) -> bool:
+    """Whether an error of the client means that the store is not to be had now, rather than that the command was wrong."""
+    if isinstance(error, errors.ResponseError):
+        text = str(error)
+        return text.startswith(_REFUSALS) or "OOM command" in text or isinstance(error, errors.ReadOnlyError)
+    return isinstance(error, errors.ConnectionError | errors.TimeoutError | errors.RedisClusterException | OSError)
+
+
+def unavailable(error: BaseException) -> StoreUnavailable:
+    return StoreUnavailable(f"The store is not available ({type(error).__name__}).")
+
+
+_CAUGHT = (errors.RedisError, errors.RedisClusterException, OSError)
+
+
+class Store:
+    """A connected Redis, Valkey, Sentinel group or Cluster. Open one with ``buffer.store.open_store``."""
+
+    embedded = False
+
+    def __init__(self, redis: Any, blocking: Any, *, prefix: str) -> None:
+        self.redis = redis
+        """Client for commands that return at once. Its own errors come through as they are; ``trouble`` sorts them."""
+        self.prefix = prefix
+        self._blocking = blocking
+
+    async def script(self, name: str, *, keys: Sequence[str], args: Sequence[Any], again: bool = True) -> Any:
+        """Runs ``scripts/<name>.lua``. ``again``: it does no harm twice, so try once more on a fresh connection.
+
+        Raises ``StoreUnavailable``.
+        """
+        part = script(name)
+        command = ("EVALSHA", part.sha, len(keys), *keys, *args)
+        try:
+            try:
+                return await self.redis.execute_command(*command)
+            except errors.NoScriptError:
+                await self._load(part)
+                return await self.redis.execute_command(*command)
+            except (errors.ConnectionError, errors.TimeoutError) as error:
+                if not again or isinstance(error, errors.TimeoutError):
+                    raise
+                await self._load(part)
+                return await self.redis.execute_command(*command)
+        except _CAUGHT as error:
+            if trouble(error):
+                raise unavailable(error) from error
+            raise
+
+    async def _load(self, part: Script) -> None:
+        await self.redis.script_load(part.source)
+
+    @staticmethod
+    def call(name: str, *, keys: Sequence[str], args: Sequence[Any]) -> Command:
+        """A script as a command for ``exchange``."""
+        return ("EVALSHA", script(name).sha, len(keys), *keys, *args)
+
+    async def exchange(self, commands: Sequence[Command]) -> list[Any]:
+        """Sends the commands in this order on one connection, in one turn; gives their results, an error of a single command in its place.
+
+        A script that the store does not know is loaded and sent again, behind the rest. Raises ``StoreUnavailable``.
+        """
+        results = await self._pipeline(commands)
+        unknown = [i for i, result in enumerate(results) if isinstance(result, errors.NoScriptError)]
+        if unknown:
+            shas = {commands[i][1] for i in unknown}
+            known = {part.sha: part for part in loaded_scripts()}
+            try:
+                for sha in shas:
+                    await self._load(known[sha])
+            except _CAUGHT as error:
+                raise unavailable(error) from error
+            for i, result in zip(unknown, await self._pipeline([commands[i] for i in unknown]), strict=True):
+                results[i] = result
+        for result in results:
+            if isinstance(result, Exception) and trouble(result):
+                raise unavailable(result) from result
+        return results
+
+    async def _pipeline(self, commands: Sequence[Command]) -> list[Any]:
+        pipe = self.redis.pipeline(transaction=False)
+        for command in commands:
+            pipe.execute_command(*command)
+        try:
+            results: list[Any] = await pipe.execute(raise_on_error=False)
+        except _CAUGHT as error:
+            if trouble(error):
+                raise unavailable(error) from error
+            raise
+        return results
+
+    async def read_streams(
+        self,
+        streams: Mapping[str, str],
+        block_s: float,
+        count: int,
+        *,
+        trim: Mapping[str, str] | None = None,
+    ) -> list[tuple[str, list[Entry]]]:
+        """Entries beyond the ids given, ``count`` a stream at most; waits up to ``block_s`` (≤ 30) for the first. Empty: none came.
+
+        ``trim``: stream → id of an entry that was processed; what is older is dropped, in the same turn. Raises ``StoreUnavailable``.
+        """
+        block_ms = max(1, int(min(block_s, MAX_BLOCK_S) * 1000))
+        read: Command = ("XREAD", "COUNT", count, "BLOCK", block_ms, "STREAMS", *streams.keys(), *streams.values())
+        try:
+            if trim:
+                pipe = self._blocking.pipeline(transaction=False)
+                for key, last in trim.items():
+                    pipe.execute_command("XTRIM", key, "MINID", last)
+                pipe.execute_command(*read)
+                reply = (await pipe.execute())[-1]
+            else:
+                reply = await self._blocking.execute_command(*read)
+        except _CAUGHT as error:
+            if trouble(error):
+                raise unavailable(error) from error
+            raise
+        return _entries(reply)
+
+    def ring(self, *names: str) -> None:
+        """Wakes embedded readers of the streams so named: ``jobs``, ``bell``, ``ctl``, ``inbox``. A Redis wakes its own."""
+
+    async def ping(self) -> None:
+        """Raises ``StoreUnavailable``."""
+        try:
+            await self.redis.ping()
+        except _CAUGHT as error:
+            raise unavailable(error) from error
+
+    async def aclose(self) -> None:
+        await self.redis.aclose()
+        if self._blocking is not self.redis:
+            await self._blocking.aclose()
+
+
+class EmbeddedStore(Store):
+    """fakeredis inside this process. Nothing blocks in it: a reader looks, and sleeps until somebody rings."""
+
+    embedded = True
+
+    def __init__(self, redis: Any, *, prefix: str) -> None:
+        super().__init__(redis, redis, prefix=prefix)
+        self._sleepers: set[tuple[frozenset[str], asyncio.Event]] = set()
+
+    def ring(self, *names: str) -> None:
+        for wanted, event in self._sleepers:
+            if not wanted.isdisjoint(names):
+                event.set()
+
+    async def read_streams(
+        self,
+        streams: Mapping[str, str],
+        block_s: float,
+        count: int,
+        *,
+        trim: Mapping[str, str] | None = None,
+    ) -> list[tuple[str, list[Entry]]]:
+        read: Command = ("XREAD", "COUNT", count, "STREAMS", *streams.keys(), *streams.values())
+        event = asyncio.Event()
+        sleeper = (frozenset(_ring_name(key) for key in streams), event)
+        self._sleepers.add(sleeper)
+        try:
+            # Its commands never suspend: without this a busy stream would starve the loop.
+            await asyncio.sleep(0)
+            if trim:
+                await self._pipeline([("XTRIM", key, "MINID", last) for key, last in trim.items()])
+            async with asyncio.timeout(min(block_s, MAX_BLOCK_S)):
+                while True:
+                    event.clear()
+                    entries = _entries(await self.redis.execute_command(*read))
+                    if entries:
+                        return entries
+                    await event.wait()
+        except TimeoutError:
+            return []
+        finally:
+            self._sleepers.discard(sleeper)
+
+
+def _ring_name(key: str) -> str:
+    return key.partition("}:")[2].partition(":")[0]
+
+
+def _entries(reply: Any) -> list[tuple[str, list[Entry]]]:
+    return [
+        (key.decode(), [(id.decode(), fields or {}) for id, fields in entries])
+        for key, entries in reply or ()
+        if entries
+    ]
+
+
+def loaded_scripts() -> Iterable[Script]:
+    """Every script that there is."""
+    return [script(name) for name in SCRIPTS]
+
+
+SCRIPTS = (
+    "append",
+    "cancel",
+    "create",
+    "depths",
+    "peek",
+    "place",
+    "prefilled",
+    "pull",
+    "reap",
+    "release",
+    "renew",
+    "requeue",
+    "settle",
+    "signal",
+    "submit",
+    "watch",
+)

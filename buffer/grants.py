@@ -1,0 +1,258 @@
+"""The worker's side of the lanes: what it pulls, renews, appends, gives back and settles. One method, one script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, cast
+
+from buffer.access import Command, Store
+from buffer.job import LANES, End, EndKind, Failure, Lane, encode_end
+from buffer.keys import Keys
+from buffer.records import (
+    AppendResult,
+    Chunk,
+    Control,
+    Granted,
+    Held,
+    Limits,
+    Pulled,
+    Reaped,
+    ReleaseResult,
+    Renewed,
+    SettleResult,
+)
+
+EXPIRED = End(
+    "expired",
+    Failure("The request waited too long for a free place.", status=503, code="queue_timeout", retry_after_s=10),
+)
+TAKEN_OVER_TOO_OFTEN = End(
+    "failed", Failure("Three workers in a row died while answering this request.", status=502, code="worker_lost")
+)
+USED_UP = End("failed", Failure("No back end could answer this request.", status=502, code="upstream_error"))
+
+
+def micros(seconds: float) -> int:
+    return round(seconds * 1_000_000)
+
+
+class Grants:
+    """What a worker may do to jobs. All methods raise ``StoreUnavailable``; all but pull and reap may be run twice."""
+
+    def __init__(self, store: Store, pool: str = "default") -> None:
+        self.store = store
+        self.keys = Keys(pool, store.prefix)
+        self.clock: Callable[[], int] = lambda: 0
+        """The instant given to the scripts, µs. 0, as always but in tests: the store's own clock."""
+
+    def _call(self, name: str, *args: Any) -> Command:
+        return Store.call(name, keys=[self.keys.base], args=[self.clock(), *args])
+
+    async def _run(self, name: str, *args: Any, again: bool = True) -> Any:
+        return await self.store.script(name, keys=[self.keys.base], args=[self.clock(), *args], again=again)
+
+    async def pull(
+        self,
+        worker: str,
+        backend: str,
+        models: Sequence[str],
+        *,
+        want: int,
+        limits: Limits,
+        lease_s: float,
+        lanes: Sequence[Lane] = LANES,
+    ) -> Pulled:
+        """Up to ``want`` jobs of these models (queue names), best first, as far as they fit the limits."""
+        reply = await self._run(
+            "pull",
+            worker,
+            backend,
+            want,
+            limits.slots,
+            limits.kv,
+            limits.prefill,
+            limits.long,
+            limits.reserved_slots,
+            limits.kv_reserve,
+            micros(lease_s),
+            encode_end(EXPIRED),
+            len(lanes),
+            *lanes,
+            *models,
+            again=False,
+        )
+        jobs = [_granted(fields) for fields in reply[0]]
+        self.store.ring("inbox")
+        notes = [note.decode() for note in reply[2]]
+        half = len(notes) // 2
+        return Pulled(jobs, reply[1], dict(zip(notes[:half], notes[half:], strict=True)))
+
+    async def idle(self, seen: dict[str, str], block_s: float = 30.0) -> bool:
+        """Waits until a job is submitted or put back, or credit is freed, since the pull that gave ``seen``. False: nothing came."""
+        return bool(await self.store.read_streams(seen, block_s, 1))
+
+    async def renew(self, worker: str, jobs: Sequence[Held], lease_s: float) -> list[Renewed]:
+        """Keeps the leases of ``jobs`` (none: only the worker's ``ctl`` stream, which this makes). In the same order."""
+        args = [part for job in jobs for part in job]
+        reply = await self._run("renew", worker, micros(lease_s), *args)
+        return [Renewed(status.decode(), inbox.decode()) for status, inbox in reply]
+
+    async def prefilled(self, jobs: Sequence[tuple[str, int]]) -> int:
+        """Frees the prefill credit of jobs (id, fence) whose first token has come. Pull afterwards: something may fit now."""
+        return cast(int, await self._run("prefilled", *(part for job in jobs for part in job)))
+
+    async def body(self, ids: Sequence[str]) -> list[bytes | None]:
+        """The chats of jobs, as they were submitted. None: the job is gone."""
+        results = await self.store.exchange([("HGET", self.keys.job(id), "body") for id in ids])
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+        return results
+
+    def append_call(self, chunks: Sequence[Chunk]) -> Command:
+        return self._call("append", *(part for chunk in chunks for part in chunk))
+
+    @staticmethod
+    def appended(reply: Sequence[Any]) -> list[AppendResult]:
+        """The reply to ``append_call``, read."""
+        return [one if isinstance(one, int) else cast(Literal["lost", "orphan"], one.decode()) for one in reply]
+
+    async def append(self, chunks: Sequence[Chunk]) -> list[AppendResult]:
+        """Events to their reply keys. In the same order."""
+        return self.appended(await self._run("append", *(part for chunk in chunks for part in chunk)))
+
+    def release_call(
+        self,
+        id: str,
+        fence: int,
+        n: int,
+        *,
+        why: Literal["error", "segment", "drain"],
+        prefix: str = "",
+        base: str = "",
+        spent: int = 0,
+        max_attempts: int = 3,
+        failure: End | None = None,
+    ) -> Command:
+        end = encode_end(failure or USED_UP)
+        return self._call("release", id, fence, n, why, prefix, base, spent, max_attempts, end)
+
+    def released(self, reply: bytes) -> ReleaseResult:
+        self.store.ring("jobs", "inbox")
+        return cast(ReleaseResult, reply.decode())
+
+    async def release(
+        self,
+        id: str,
+        fence: int,
+        n: int,
+        *,
+        why: Literal["error", "segment", "drain"],
+        prefix: str = "",
+        base: str = "",
+        spent: int = 0,
+        max_attempts: int = 3,
+        failure: End | None = None,
+    ) -> ReleaseResult:
+        """Gives a running job back to its place; ``n`` = number of its last event + 1. ``prefix`` is all the text its client will have.
+
+        ``why="error"`` counts as an attempt; with ``max_attempts`` of them the job ends as ``failure`` says, and leaves a dead letter.
+        Through the ``ReplyWriter``, if it has anything unsent.
+        """
+        call = self.release_call(
+            id, fence, n, why=why, prefix=prefix, base=base, spent=spent, max_attempts=max_attempts, failure=failure
+        )
+        return self.released(await self._once(call))
+
+    def settle_call(
+        self,
+        id: str,
+        fence: int,
+        n: int,
+        end: End,
+        *,
+        real_tokens: int | None = None,
+        dead: str = "",
+        drop: bool = False,
+    ) -> Command:
+        kind: EndKind | Literal["drop"] = "drop" if drop else end.kind
+        real = "" if real_tokens is None else real_tokens
+        return self._call("settle", id, fence, n, kind, encode_end(end), real, dead)
+
+    def settled(self, reply: int | bytes) -> SettleResult:
+        self.store.ring("inbox")
+        return reply if isinstance(reply, int) else cast(Literal["ok", "done", "lost", "gone"], reply.decode())
+
+    async def settle(
+        self,
+        id: str,
+        fence: int,
+        n: int,
+        end: End,
+        *,
+        real_tokens: int | None = None,
+        dead: str = "",
+        drop: bool = False,
+    ) -> SettleResult:
+        """The one end of a job: by its worker while it runs, by its gateway while it is held. ``n`` = number of its last event + 1.
+
+        ``dead``: reason of a dead letter. ``drop``: erase it without a word, its gateway is gone.
+        """
+        call = self.settle_call(id, fence, n, end, real_tokens=real_tokens, dead=dead, drop=drop)
+        return self.settled(await self._once(call))
+
+    async def _once(self, call: Command) -> Any:
+        (result,) = await self.store.exchange([call])
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    async def reap(self, lease_s: float, hold_s: float = 5.0) -> Reaped:
+        """Looks for leases that ran out. Every worker and gateway, each ``lease_s / 4``."""
+        reply = await self._run("reap", micros(lease_s), micros(hold_s), encode_end(TAKEN_OVER_TOO_OFTEN), again=False)
+        self.store.ring("inbox", "jobs", "bell")
+        return Reaped(*reply)
+
+    async def ring_bell(self) -> None:
+        """Credit was freed by somebody who will not pull: let the others know."""
+        await self._once(("XADD", self.keys.bell, "MAXLEN", 16, "*", "k", "bell"))
+        self.store.ring("bell")
+
+    async def controls(self, worker: str, last_id: str, block_s: float = 30.0) -> tuple[str, list[Control]]:
+        """What gateways told this worker beyond ``last_id`` (first ``0-0``), and the id to go on from. Waits up to ``block_s``."""
+        key = self.keys.ctl(worker)
+        controls: list[Control] = []
+        for _, entries in await self.store.read_streams({key: last_id}, block_s, 100):
+            for entry_id, fields in entries:
+                last_id = entry_id
+                kind = fields.get(b"k", b"").decode()
+                if kind in ("cancel", "pause", "go"):
+                    controls.append(
+                        Control(cast(Any, kind), fields.get(b"id", b"").decode(), int(fields.get(b"f", b"0")))
+                    )
+        return last_id, controls
+
+
+def _granted(fields: Sequence[bytes]) -> Granted:
+    text = [field.decode() for field in fields]
+    return Granted(
+        id=text[0],
+        fence=int(text[1]),
+        model=text[2],
+        lane=cast(Lane, text[3]),
+        user=text[4],
+        inbox=text[5],
+        prefix=text[6],
+        base=text[7],
+        spent=int(text[8]),
+        fails=int(text[9]),
+        taken=int(text[10]),
+        arr_us=int(text[11]),
+        waited_us=int(text[12]),
+        kv=int(text[13]),
+        prefill=int(text[14]),
+        long=text[15] == "1",
+        det=text[16] == "1",
+        deadline_us=int(text[17]),
+        cost=int(text[18]),
+    )

@@ -1,0 +1,123 @@
+"""Every key's name and lifetime.
+
+All keys of a pool begin with one hash tag, so they share a Cluster slot and a script may build any of them from the base.
+"""
+
+from __future__ import annotations
+
+JOB_S = 3600
+"""Lifetime of an open job and of its reply; submit, renew and watch begin it anew. Scripts know it as ``JOB_S``."""
+DONE_JOB_S = 600
+"""Lifetime of a settled job's record, which answers a repeated settle."""
+DONE_REPLY_S = 60
+"""How long an answer outlives its job's end; a detached one lives ``DONE_JOB_S``."""
+FAIR_S = 3600
+MODELS_S = 86400
+INBOX_S = 15
+"""Begun anew by each watch (every 5 s)."""
+CTL_S = 60
+BODY_S = 60
+"""Lifetime of a large body that was put ahead of its submit."""
+SWEPT_S = 86400
+
+FIXED = (
+    "jobs:thinking",
+    "jobs:fast",
+    "jobs:normal",
+    "jobs:slow",
+    "jobs:background",
+    "lease",
+    "backends",
+    "bell",
+    "dead",
+)
+"""Names (after the base) that live without a lifetime. ``wait:``, ``turn:``, ``due:`` and ``load:`` have none either, and empty themselves."""
+SELF_EMPTYING = ("wait:", "turn:", "due:", "load:")
+
+
+class Keys:
+    """Names of one pool's keys. ``prefix`` is there for tests that share a server."""
+
+    def __init__(self, pool: str = "default", prefix: str = "doublebuffer") -> None:
+        self.pool = pool
+        self.base = f"{prefix}:{{{pool}}}:"
+
+    def job(self, id: str) -> str:
+        return f"{self.base}job:{id}"
+
+    def reply(self, id: str) -> str:
+        return f"{self.base}reply:{id}"
+
+    def jobs(self, lane: str) -> str:
+        return f"{self.base}jobs:{lane}"
+
+    def wait(self, model: str, lane: str) -> str:
+        return f"{self.base}wait:{model}:{lane}"
+
+    def turn(self, model: str, lane: str) -> str:
+        return f"{self.base}turn:{model}:{lane}"
+
+    def due(self, model: str) -> str:
+        return f"{self.base}due:{model}"
+
+    def fair(self, model: str, lane: str) -> str:
+        return f"{self.base}fair:{model}:{lane}"
+
+    @property
+    def lease(self) -> str:
+        return f"{self.base}lease"
+
+    def load(self, backend: str) -> str:
+        return f"{self.base}load:{backend}"
+
+    @property
+    def backends(self) -> str:
+        """Set of the names of back ends that ever pulled."""
+        return f"{self.base}backends"
+
+    @property
+    def models(self) -> str:
+        """Sorted set: queue name of a model → instant of its last submit, µs. What ``depths`` and the queue limit look through."""
+        return f"{self.base}models"
+
+    def inbox(self, name: str) -> str:
+        """``name`` is ``<gateway>:<incarnation>``, as it stands in a job's ``inbox`` field."""
+        return f"{self.base}inbox:{name}"
+
+    def ctl(self, worker: str) -> str:
+        return f"{self.base}ctl:{worker}"
+
+    @property
+    def bell(self) -> str:
+        return f"{self.base}bell"
+
+    @property
+    def swept(self) -> str:
+        return f"{self.base}swept"
+
+    @property
+    def sweep(self) -> str:
+        """Hash: lane → id up to which the reaper has looked for left-over entries of ``jobs:<lane>``."""
+        return f"{self.base}sweep"
+
+    @property
+    def dead(self) -> str:
+        return f"{self.base}dead"
+
+    def worker(self, id: str) -> str:
+        """A worker's presence: JSON ``WorkerPresence``, with a lifetime."""
+        return f"{self.base}worker:{id}"
+
+    @property
+    def workers(self) -> str:
+        """Sorted set: worker → instant at which its presence ends, µs. Readers trim it."""
+        return f"{self.base}workers"
+
+    def state(self, backend: str) -> str:
+        """What is known of a back end: JSON ``BackendState``, with a lifetime."""
+        return f"{self.base}state:{backend}"
+
+    @property
+    def states(self) -> str:
+        """Sorted set: back end → instant at which its state ends, µs. Readers trim it."""
+        return f"{self.base}states"

@@ -1,0 +1,147 @@
+"""The lanes: jobs that wait, run and end. One method, one script in ``scripts/``, one change of state.
+
+The gateway's side is here, and what looks on; the worker's side is ``grants.Grants``, and a ``Lanes`` has both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, cast
+
+from buffer.access import Command
+from buffer.grants import Grants
+from buffer.job import LANES, End, EndKind, Lane, encode_end
+from buffer.keys import BODY_S
+from buffer.records import (
+    CancelResult,
+    Depth,
+    JobState,
+    Leftover,
+    Load,
+    NewJob,
+    Peeked,
+    Place,
+    Requeued,
+    Submitted,
+    Watched,
+)
+
+LARGE_BODY = 65536
+"""Bytes above which a body is put into the record ahead of the script, so that no script carries megabytes."""
+WATCHED_AT_ONCE = 500
+
+
+class Lanes(Grants):
+    """Every change of a job's state. All methods raise ``StoreUnavailable``; all but pull and reap may be run twice.
+
+    ``Lanes(store, pool="default")``; a pool's back ends, models and jobs share nothing with another's.
+    """
+
+    async def submit(self, job: NewJob, *, limit: int = 0) -> Submitted:
+        """Puts a job into its queue. ``limit``: most waiting jobs in the pool (for a background job: most of those); 0 = no limit."""
+        large = len(job.body) > LARGE_BODY
+        call = self._call(
+            "submit",
+            job.id,
+            job.model,
+            job.lane,
+            job.user,
+            job.inbox,
+            job.offset_us,
+            job.max_wait_us,
+            job.timeout_us,
+            job.cost,
+            job.kv,
+            job.prefill,
+            int(job.long),
+            int(job.det),
+            limit,
+            b"" if large else job.body,
+        )
+        key = self.keys.job(job.id)
+        ahead: list[Command] = [("HSET", key, "body", job.body), ("EXPIRE", key, BODY_S)] if large else []
+        reply = (await self._exchange([*ahead, call]))[-1]
+        self.store.ring("jobs")
+        return Submitted(cast(Any, reply[0].decode()), int(reply[1]), cast(JobState, reply[2].decode()), reply[3])
+
+    async def _exchange(self, commands: Sequence[Command]) -> list[Any]:
+        results = await self.store.exchange(commands)
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+        return results
+
+    async def requeue(self, id: str, fence: int, *, snapshot: str, base: str, spent: int, inbox: str) -> Requeued:
+        """Takes a job back from wherever it is, and puts it into its queue to go on from ``snapshot``. ``fence``: the one its gateway knows."""
+        reply = await self._run("requeue", id, fence, snapshot, base, spent, inbox)
+        self.store.ring("jobs", "bell")
+        return Requeued(cast(Any, reply[0].decode()), int(reply[1]))
+
+    async def cancel(self, id: str, why: EndKind = "cancelled", failure: End | None = None) -> CancelResult:
+        """Ends a job that waits; one that runs is ended by its worker, which is told. ``failure``: the whole end, if more is to be said."""
+        end = failure or End(why)
+        reply = await self._run("cancel", id, end.kind, encode_end(end))
+        self.store.ring("ctl", "inbox")
+        return cast(CancelResult, reply.decode())
+
+    async def signal(self, id: str, word: Literal["pause", "go"]) -> bool:
+        """Tells the worker that runs a job to stop or go on reading its engine. False: nobody to hear it."""
+        heard = await self._run("signal", id, word)
+        self.store.ring("ctl")
+        return bool(heard)
+
+    async def watch(self, inbox: str, ids: Sequence[str]) -> Watched:
+        """Lengthens the life of an inbox and of its open jobs; every 5 s and after a reconnect."""
+        there = True
+        states: list[tuple[JobState, int]] = []
+        for start in range(0, max(len(ids), 1), WATCHED_AT_ONCE):
+            reply = await self._run("watch", inbox, *ids[start : start + WATCHED_AT_ONCE])
+            there = there and reply[0] == 1
+            states += [(cast(JobState, reply[i].decode()), int(reply[i + 1])) for i in range(1, len(reply), 2)]
+        return Watched(there, states)
+
+    async def create_inbox(self, name: str) -> bool:
+        """Makes the stream of an inbox. ``name``: ``<gateway>:<incarnation>``, never used before. False: it was there."""
+        return bool(await self._run("create", name))
+
+    async def peek(self, models: Sequence[str]) -> Peeked:
+        """Who waits for these models (queue names)."""
+        waiting, oldest, now = await self._run("peek", *models)
+        return Peeked(waiting, int(oldest), int(now))
+
+    async def depths(self) -> dict[Lane, Depth]:
+        """How many wait in each lane, and how long the longest has."""
+        reply = await self._run("depths")
+        return {lane: Depth(reply[2 * i], int(reply[2 * i + 1])) for i, lane in enumerate(LANES)}
+
+    async def place(self, id: str) -> Place:
+        state, ahead, lane, arr, backend, fence = await self._run("place", id)
+        return Place(cast(JobState, state.decode()), ahead, lane.decode(), int(arr), backend.decode(), int(fence))
+
+    async def load(self, backend: str) -> Load:
+        """What a back end carries over all workers."""
+        (values,) = await self._exchange([("HVALS", self.keys.load(backend))])
+        shares = [tuple(int(part) for part in value.split(b",")) for value in values]
+        return Load(len(shares), *(sum(share[i] for share in shares) for i in range(3)))
+
+    async def leftovers(self) -> list[Leftover]:
+        """All keys of the pool, their types and lifetimes; for tests and the doctor."""
+        keys: list[bytes] = []
+        cursor: Any = 0
+        pattern = self.keys.base.replace("[", "\\[") + "*"
+        while True:
+            ((cursor, some),) = await self._exchange([("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)])
+            keys += some
+            if int(cursor) == 0:
+                break
+        facts = await self._exchange([(command, key) for key in sorted(set(keys)) for command in ("TYPE", "TTL")])
+        names = sorted(set(keys))
+        return [
+            Leftover(key.decode(), _text(facts[2 * i]), facts[2 * i + 1])
+            for i, key in enumerate(names)
+            if facts[2 * i + 1] != -2
+        ]
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value

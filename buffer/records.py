@@ -1,0 +1,244 @@
+"""What goes into the lanes' scripts and what comes out of them. Instants and spans are in microseconds of the store's own clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from buffer.job import EndKind, Lane
+
+JobState = Literal["waiting", "running", "held", "done", "gone"]
+"""``held``: its worker died, and its gateway is being asked. ``gone``: there is no record of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob:
+    """A job as the gateway submits it."""
+
+    id: str
+    model: str
+    """Queue name of the model."""
+    lane: Lane
+    user: str
+    inbox: str
+    """Where its frames go: ``Inbox.name`` of its gateway."""
+    body: bytes
+    """The chat, as ``encode_chat`` gives it."""
+    offset_us: int = 0
+    """Lane offset + 4 × prefill, at most the longest wait: its score is its arrival plus this."""
+    max_wait_us: int = 60_000_000
+    """How much later a job may arrive and still pass it. A background job has no such claim."""
+    timeout_us: int = 120_000_000
+    """After so long in the queue it expires."""
+    cost: int = 1
+    """Expected tokens, prompt and answer: what its user's turn is charged."""
+    kv: int = 0
+    """Prompt and expected answer, tokens."""
+    prefill: int = 0
+    """Prompt tokens that the engine has to read anew."""
+    long: bool = False
+    det: bool = False
+    """Detached: lives on without its client's connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    status: Literal["new", "full", "known"]
+    """``known``: the job had been submitted before (the answer to a lost acknowledgement)."""
+    fence: int
+    state: JobState
+    waiting: int
+    """Jobs of people (no background ones) that wait in the pool, this one included if it is new; for Retry-After."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a back end may carry over all workers. 0: no limit (``slots`` must be set)."""
+
+    slots: int
+    kv: int = 0
+    prefill: int = 0
+    """Prompt tokens sent whose first token has not come yet. Jobs of the lane ``fast`` are counted but not held up by it."""
+    long: int = 0
+    reserved_slots: int = 0
+    """Slots that only ``fast`` and ``thinking`` jobs may take."""
+    kv_reserve: int = 0
+    """KV tokens that only ``fast`` and ``thinking`` jobs may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """A job that this worker now owns, for as long as it renews."""
+
+    id: str
+    fence: int
+    model: str
+    lane: Lane
+    user: str
+    inbox: str
+    prefix: str
+    """Text of the answer to go on from; empty: from the start. ``@reply``: the fold of the reply key (detached jobs)."""
+    base: str
+    """Fingerprint of ``prefix``."""
+    spent: int
+    """Tokens of the answer that earlier attempts used."""
+    fails: int
+    taken: int
+    arr_us: int
+    waited_us: int
+    kv: int
+    prefill: int
+    long: bool
+    det: bool
+    deadline_us: int
+    cost: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    jobs: list[Granted]
+    waiting: int
+    """Jobs that still wait for the models asked for, background ones included."""
+    seen: dict[str, str] = field(default_factory=dict)
+    """When fewer came than were wanted: stream key → last entry at that instant. ``Lanes.idle`` waits for something beyond it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peeked:
+    waiting: int
+    oldest_arr_us: int
+    """0: nobody waits."""
+    now_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    status: Literal["ok", "cancel", "lost", "orphan"]
+    """``cancel``: still ours; close the engine's stream, then settle as cancelled. ``lost``: another owns it; write nothing more.
+    ``orphan``: the store does not know this attempt (it came back empty or older)."""
+    inbox: str
+
+
+class Held(NamedTuple):
+    """A job in a worker's hands, as ``renew`` wants it."""
+
+    id: str
+    fence: int
+    backend: str
+
+
+class Chunk(NamedTuple):
+    """Events ``n0`` to ``n`` of one attempt, encoded, for its reply key."""
+
+    id: str
+    fence: int
+    n0: int
+    n: int
+    events: bytes
+
+
+AppendResult = int | Literal["lost", "orphan"]
+"""The number of the last event in the reply key: below the chunk's ``n0 - 1``, send from there; at or above its ``n``, it is there."""
+
+SettleResult = Literal["ok", "done", "lost", "gone"] | int
+"""``done``: it had been settled under this fence. A number: the reply key has only so many events; append the rest first."""
+
+ReleaseResult = Literal["waiting", "ended", "lost", "gone"]
+"""``ended``: the attempts are used up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reaped:
+    taken_over: int
+    expired: int
+    """Leases that had run out, of whatever kind."""
+    dead: int
+    freed: int
+    """Places at back ends that became free."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requeued:
+    status: Literal["queued", "waiting", "running", "held", "done", "gone"]
+    """``queued``: done as asked. Else the state of the job, whose fence is another by now."""
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    inbox_there: bool
+    states: list[tuple[JobState, int]]
+    """State and fence of each job asked for, in that order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    waiting: int
+    oldest_wait_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a back end carries now, over all workers."""
+
+    jobs: int
+    kv: int
+    prefill: int
+    long: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a job stands."""
+
+    state: JobState
+    ahead: int
+    """Waiting jobs of its model with a lower score."""
+    lane: str
+    arr_us: int
+    backend: str
+    fence: int
+
+
+class Control(NamedTuple):
+    """Word from a gateway to the worker that runs a job."""
+
+    kind: Literal["cancel", "pause", "go"]
+    id: str
+    fence: int
+
+
+class Leftover(NamedTuple):
+    key: str
+    type: str
+    ttl_s: int
+    """-1: no lifetime."""
+
+
+CancelResult = Literal["gone", "done", "cancelled", "running"]
+
+__all__ = [
+    "AppendResult",
+    "CancelResult",
+    "Chunk",
+    "Control",
+    "Depth",
+    "EndKind",
+    "Granted",
+    "Held",
+    "JobState",
+    "Leftover",
+    "Limits",
+    "Load",
+    "NewJob",
+    "Peeked",
+    "Place",
+    "Pulled",
+    "Reaped",
+    "ReleaseResult",
+    "Renewed",
+    "Requeued",
+    "SettleResult",
+    "Submitted",
+    "Watched",
+]

@@ -1,0 +1,38 @@
+"""The Lua scripts: one file for each change of state, put together with the shared pieces that it names.
+
+A script's first line is ``-- needs: <piece> …``; the pieces are the files ``scripts/_<piece>.lua``, joined in the order named, ahead of it.
+Comments and indentation are dropped, since the embedded store compiles a script anew at each call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+_HEAD = "-- needs:"
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    name: str
+    source: str
+    sha: str
+
+
+def _bare(text: str) -> str:
+    lines = (line.strip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("--"))
+
+
+@cache
+def script(name: str) -> Script:
+    """The script ``scripts/<name>.lua``, whole. Raises ``FileNotFoundError`` for a name that there is none of."""
+    folder = resources.files("buffer") / "scripts"
+    own = (folder / f"{name}.lua").read_text(encoding="utf-8")
+    head, _, _ = own.partition("\n")
+    pieces = head.removeprefix(_HEAD).split() if head.startswith(_HEAD) else []
+    texts = [(folder / f"_{piece}.lua").read_text(encoding="utf-8") for piece in pieces]
+    source = "\n".join(_bare(text) for text in (*texts, own))
+    return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())

@@ -1,0 +1,12 @@
+-- KEYS[1] is what all names of the pool begin with. ARGV[1] is 0, or the instant in microseconds that a test gives.
+local P = KEYS[1]
+local call = redis.call
+local now = tonumber(ARGV[1])
+if now == 0 then
+  local t = call('TIME')
+  now = tonumber(t[1]) * 1000000 + tonumber(t[2])
+end
+-- Lua would print a fence as 1.79e+15.
+local function int(x)
+  return string.format('%.0f', x)
+end

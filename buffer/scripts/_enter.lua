@@ -1,0 +1,16 @@
+-- Into the queue at the place that its stored values give it. The entry is added anew: that rings every idle worker.
+local function enter(j)
+  local queue = j.model .. ':' .. j.lane
+  local jobs = P .. 'jobs:' .. j.lane
+  if j.entry ~= '' then
+    call('XDEL', jobs, j.entry)
+  end
+  call('ZADD', P .. 'wait:' .. queue, int(j.score), j.id)
+  call('ZADD', P .. 'turn:' .. queue, int(j.tag), turn_member(j))
+  if j.due > 0 then
+    call('ZADD', P .. 'due:' .. j.model, int(j.due), j.id)
+  end
+  j.entry = call('XADD', jobs, '*', 'id', j.id, 'model', j.model, 'user', j.user, 'cost', int(j.cost))
+  j.st = 'waiting'
+  call('HSET', j.key, 'st', 'waiting', 'entry', j.entry)
+end

@@ -1,0 +1,28 @@
+-- The one end of a job. `data` is the end as JSON, n its number. Gives how many places at back ends became free.
+local function finish(j, n, kind, data)
+  local freed = out(j)
+  if j.entry ~= '' then
+    call('XDEL', P .. 'jobs:' .. j.lane, j.entry)
+  end
+  call('HDEL', j.key, 'body', 'prefix')
+  call('HSET', j.key, 'st', 'done')
+  mark(j, n, kind, data)
+  frame(j, n, kind, data)
+  call('EXPIRE', j.key, DONE_JOB_S)
+  call('EXPIRE', P .. 'reply:' .. j.id, j.det and DONE_JOB_S or DONE_REPLY_S)
+  return freed
+end
+-- Away without an end: there is nobody to tell.
+local function erase(j)
+  local freed = out(j)
+  if j.entry ~= '' then
+    call('XDEL', P .. 'jobs:' .. j.lane, j.entry)
+  end
+  call('DEL', j.key)
+  return freed
+end
+-- A dead letter keeps the reason, never a text.
+local function bury(id, model, lane, user, reason)
+  redis.pcall('XADD', P .. 'dead', 'MAXLEN', '~', '1000', '*', 'id', id, 'model', model, 'lane', lane, 'user', user,
+    'reason', reason, 'at', int(now))
+end

@@ -1,0 +1,24 @@
+-- A job's record, without its texts. nil: there is none (a body put ahead of its submit is none yet).
+local JOB_S, DONE_JOB_S, DONE_REPLY_S = 3600, 600, 60
+local function read(id)
+  local v = call('HMGET', P .. 'job:' .. id, 'st', 'fence', 'n', 'model', 'lane', 'user', 'score', 'tag', 'due', 'arr',
+    'cost', 'kv', 'prefill', 'long', 'inbox', 'entry', 'worker', 'backend', 'det', 'deadline', 'taken', 'fails', 'cancel', 'read')
+  if not v[1] then
+    return nil
+  end
+  return {
+    id = id, key = P .. 'job:' .. id, st = v[1], fence = tonumber(v[2]), n = tonumber(v[3]), model = v[4], lane = v[5],
+    user = v[6], score = tonumber(v[7]), tag = tonumber(v[8]), due = tonumber(v[9]), arr = tonumber(v[10]),
+    cost = tonumber(v[11]), kv = tonumber(v[12]), prefill = tonumber(v[13]), long = tonumber(v[14]), inbox = v[15],
+    entry = v[16] or '', worker = v[17] or '', backend = v[18] or '', det = v[19] == '1', deadline = tonumber(v[20]),
+    taken = tonumber(v[21]), fails = tonumber(v[22]), cancel = v[23] or '', read = tonumber(v[24] or '0'),
+  }
+end
+-- What a running job takes of its back end: once its first token has come, no prefill any more.
+local function share(j)
+  local prefill = j.prefill
+  if j.read == j.fence then
+    prefill = 0
+  end
+  return int(j.kv) .. ',' .. int(prefill) .. ',' .. int(j.long)
+end

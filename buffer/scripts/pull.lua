@@ -1,0 +1,206 @@
+-- needs: core job reply place finish count
+-- ARGV: now, worker, backend, want, slots, kv, prefill, long, reserved slots, kv reserve, lease, expired end, lanes, models:
+-- the number of lanes, the lanes, then the models. Returns: granted jobs, waiting, notes (stream, last id, …; empty if all wanted came).
+local worker, backend = ARGV[2], ARGV[3]
+local want, slots = tonumber(ARGV[4]), tonumber(ARGV[5])
+local kv_limit, prefill_limit, long_limit = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local reserved, kv_reserve = math.min(tonumber(ARGV[9]), slots - 1), tonumber(ARGV[10])
+local lease, expired = tonumber(ARGV[11]), ARGV[12]
+local LOOK = 16
+
+local models, lanes, queues, allowed = {}, {}, {}, {}
+local lane_count = tonumber(ARGV[13])
+for i = 14 + lane_count, #ARGV do
+  models[#models + 1] = ARGV[i]
+end
+for i = 14, 13 + lane_count do
+  allowed[ARGV[i]] = true
+  for _, model in ipairs(models) do
+    queues[#queues + 1] = {model = model, lane = ARGV[i], name = model .. ':' .. ARGV[i]}
+  end
+end
+
+call('SADD', P .. 'backends', backend)
+local load_key = P .. 'load:' .. backend
+local used, used_kv, used_prefill, used_long = 0, 0, 0, 0
+for _, value in ipairs(call('HVALS', load_key)) do
+  local kv, prefill, long = string.match(value, '^(%d+),(%d+),(%d+)$')
+  used, used_kv, used_prefill, used_long = used + 1, used_kv + kv, used_prefill + prefill, used_long + long
+end
+
+local function anybody()
+  for _, model in ipairs(models) do
+    if people(model) > 0 then
+      return true
+    end
+  end
+  return false
+end
+
+-- Jobs that do not fit, and the lowest due of them: nothing that came after it may pass.
+local looked, looked_count, barrier = {}, 0, nil
+
+-- The lowest score first; within its queue, whose turn it is.
+local function first(quiet)
+  local best, best_score, head
+  for _, q in ipairs(queues) do
+    if q.lane ~= 'background' or quiet then
+      local top = call('ZRANGE', P .. 'wait:' .. q.name, 0, 0, 'WITHSCORES')
+      if top[1] and (not best or tonumber(top[2]) < best_score) then
+        best, best_score, head = q, tonumber(top[2]), top[1]
+      end
+    end
+  end
+  if not best then
+    return nil
+  end
+  local turn = call('ZRANGE', P .. 'turn:' .. best.name, 0, 0)[1]
+  return {id = turn and string.sub(turn, 18) or head, model = best.model, queue = best, turn = turn}
+end
+local function by_score(quiet)
+  local best, best_score
+  for _, q in ipairs(queues) do
+    if q.lane ~= 'background' or quiet then
+      local top = call('ZRANGE', P .. 'wait:' .. q.name, 0, LOOK, 'WITHSCORES')
+      for i = 1, #top, 2 do
+        if not looked[top[i]] then
+          if not best or tonumber(top[i + 1]) < best_score then
+            best, best_score = {id = top[i], model = q.model, queue = q}, tonumber(top[i + 1])
+          end
+          break
+        end
+      end
+    end
+  end
+  return best
+end
+local function lowest_due()
+  local best, best_due
+  for _, model in ipairs(models) do
+    local top = call('ZRANGE', P .. 'due:' .. model, 0, LOOK, 'WITHSCORES')
+    for i = 1, #top, 2 do
+      if not looked[top[i]] then
+        if not best or tonumber(top[i + 1]) < best_due then
+          best, best_due = {id = top[i], model = model}, tonumber(top[i + 1])
+        end
+        break
+      end
+    end
+  end
+  return best, best_due
+end
+-- The record of a job that may be granted; nil if it was none, and is away now from wherever it was found.
+local function good(c)
+  local j = read(c.id)
+  if j then
+    if j.st == 'waiting' and call('HEXISTS', j.key, 'body') == 1 and (j.det or call('EXISTS', P .. 'inbox:' .. j.inbox) == 1) then
+      if j.deadline >= now then
+        return j
+      end
+      raise(j)
+      finish(j, 1, 'expired', expired)
+    else
+      erase(j)
+    end
+  end
+  if c.queue then
+    local score = call('ZSCORE', P .. 'wait:' .. c.queue.name, c.id)
+    call('ZREM', P .. 'wait:' .. c.queue.name, c.id)
+    if score then
+      call('ZREM', P .. 'turn:' .. c.queue.name, turn_member({score = tonumber(score), id = c.id}))
+    end
+    if c.turn then
+      call('ZREM', P .. 'turn:' .. c.queue.name, c.turn)
+    end
+  end
+  call('ZREM', P .. 'due:' .. c.model, c.id)
+  return nil
+end
+local function fits(j)
+  local first_class = j.lane == 'fast' or j.lane == 'thinking'
+  if not first_class and slots - used <= reserved then
+    return false
+  end
+  local kv_room = kv_limit - (first_class and 0 or kv_reserve)
+  if kv_limit > 0 and j.kv > 0 and used_kv > 0 and used_kv + j.kv > kv_room then
+    return false
+  end
+  if long_limit > 0 and j.long > 0 and used_long + j.long > long_limit then
+    return false
+  end
+  return not (prefill_limit > 0 and j.lane ~= 'fast' and j.prefill > 0 and used_prefill > 0
+    and used_prefill + j.prefill > prefill_limit)
+end
+
+local granted, tags = {}, {}
+while #granted < want and used < slots and looked_count < LOOK do
+  local quiet = not anybody()
+  local c = first(quiet)
+  if c and looked[c.id] then
+    c = by_score(quiet)
+  end
+  if not c then
+    break
+  end
+  local j = good(c)
+  local due, due_at = lowest_due()
+  if j and due and j.arr > due_at then
+    j = good(due)
+  end
+  if j and not allowed[j.lane] then
+    looked[j.id] = true
+  elseif j and ((barrier and j.arr > barrier) or not fits(j)) then
+    looked[j.id] = true
+    looked_count = looked_count + 1
+    if j.due > 0 then
+      barrier = math.min(barrier or j.due, j.due)
+    end
+  elseif j then
+    local more = call('HMGET', j.key, 'prefix', 'base', 'spent')
+    j.backend = backend
+    out(j)
+    raise(j)
+    call('HSET', j.key, 'st', 'running', 'worker', worker, 'backend', backend)
+    call('ZADD', P .. 'lease', int(now + lease), j.id)
+    call('HSET', load_key, j.id, share(j))
+    tags[j.model .. ':' .. j.lane] = j.tag
+    used, used_kv, used_prefill, used_long = used + 1, used_kv + j.kv, used_prefill + j.prefill, used_long + j.long
+    mark(j, 0, 'start', more[2] or '')
+    frame(j, 0, 'start', (more[2] or '') .. ' ' .. backend)
+    granted[#granted + 1] = {
+      j.id, int(j.fence), j.model, j.lane, j.user, j.inbox, more[1] or '', more[2] or '', more[3] or '0', int(j.fails),
+      int(j.taken), int(j.arr), int(now - j.arr), int(j.kv), int(j.prefill), int(j.long), j.det and '1' or '0',
+      int(j.deadline), int(j.cost),
+    }
+  end
+end
+
+-- The queue's clock; users whose turn lies behind it are as good as new.
+for name, tag in pairs(tags) do
+  local fair = P .. 'fair:' .. name
+  call('HSET', fair, 'V', int(tag))
+  call('EXPIRE', fair, 3600)
+  local users = call('HGETALL', fair)
+  for i = 1, #users, 2 do
+    if string.sub(users[i], 1, 2) == 'u:' and tonumber(users[i + 1]) <= tag then
+      call('HDEL', fair, users[i])
+    end
+  end
+end
+
+local waiting = 0
+for _, model in ipairs(models) do
+  waiting = waiting + people(model) + background(model)
+end
+local notes = {}
+if #granted < want then
+  for _, lane in ipairs({'thinking', 'fast', 'normal', 'slow', 'background'}) do
+    notes[#notes + 1] = P .. 'jobs:' .. lane
+  end
+  notes[#notes + 1] = P .. 'bell'
+  for i = 1, 6 do
+    local last = call('XREVRANGE', notes[i], '+', '-', 'COUNT', 1)[1]
+    notes[#notes + 1] = last and last[1] or '0-0'
+  end
+end
+return {granted, waiting, notes}

@@ -1,0 +1,32 @@
+-- needs: core job reply place enter finish
+-- ARGV: now, id, fence, n, why, prefix, base, spent, most attempts, end if they are used up. Returns: waiting, ended, lost, gone.
+local fence, why, prefix = tonumber(ARGV[3]), ARGV[5], ARGV[6]
+local j = read(ARGV[2])
+if not j or j.fence < fence then
+  return 'gone'
+end
+if j.st ~= 'running' or j.fence > fence then
+  return 'lost'
+end
+local n = math.max(tonumber(ARGV[4]), j.n + 1)
+local fails = j.fails
+if why == 'error' then
+  fails = fails + 1
+end
+if j.cancel ~= '' then
+  local data = call('HGET', j.key, 'cancel_end')
+  finish(j, n, j.cancel, data or '')
+  return 'ended'
+end
+if fails > j.fails and fails >= tonumber(ARGV[9]) then
+  finish(j, n, 'failed', ARGV[10])
+  call('HSET', j.key, 'fails', int(fails))
+  bury(j.id, j.model, j.lane, j.user, 'attempts used up')
+  return 'ended'
+end
+out(j)
+call('HSET', j.key, 'n', int(n), 'fails', int(fails), 'prefix', prefix, 'base', ARGV[7], 'spent', ARGV[8])
+mark(j, n, 'again', prefix)
+frame(j, n, 'again', prefix)
+enter(j)
+return 'waiting'

@@ -1,0 +1,92 @@
+"""The store that gateway and worker share: from a URL to an open one."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import redis.asyncio as aioredis
+from redis.asyncio.cluster import ClusterNode, RedisCluster
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
+from redis.backoff import NoBackoff
+
+from buffer.access import MAX_BLOCK_S, EmbeddedStore, Store, StoreUnavailable
+
+__all__ = ["EmbeddedStore", "Store", "StoreUnavailable", "open_store"]
+
+CONNECT_TIMEOUT_S = 3.0
+COMMAND_TIMEOUT_S = 5.0
+BLOCKING_TIMEOUT_S = MAX_BLOCK_S + 5.0
+"""Above the longest blocking read: redis-py would cut it otherwise, at 5 s unless told."""
+CONNECTIONS = 32
+"""Of commands, a process."""
+
+
+async def open_store(redis_url: str | None, *, prefix: str = "doublebuffer") -> Store:
+    """Opens the store at ``redis_url``; None: an embedded one, new and empty. Connects at the first command.
+
+    Schemes: ``redis``, ``rediss``, ``unix``, ``redis+sentinel://host:port,host:port/service/db``, ``redis+cluster://host:port,host:port``.
+    Raises ``ValueError`` with one sentence on another URL.
+    """
+    if redis_url is None:
+        from fakeredis import FakeAsyncRedis, FakeServer
+
+        return EmbeddedStore(FakeAsyncRedis(server=FakeServer(), protocol=2), prefix=prefix)
+    scheme = redis_url.partition("://")[0]
+    if scheme in ("redis", "rediss", "unix"):
+        return Store(_single(redis_url, COMMAND_TIMEOUT_S), _single(redis_url, BLOCKING_TIMEOUT_S), prefix=prefix)
+    if scheme == "redis+sentinel":
+        return Store(_sentinel(redis_url, COMMAND_TIMEOUT_S), _sentinel(redis_url, BLOCKING_TIMEOUT_S), prefix=prefix)
+    if scheme == "redis+cluster":
+        return Store(_cluster(redis_url, COMMAND_TIMEOUT_S), _cluster(redis_url, BLOCKING_TIMEOUT_S), prefix=prefix)
+    raise ValueError("A store's URL begins with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://.")
+
+
+def _options(timeout_s: float) -> dict[str, Any]:
+    # Version 2 of the protocol: the same replies from every server. No retries below us: not every script may run twice.
+    return {
+        "protocol": 2,
+        "socket_timeout": timeout_s,
+        "socket_connect_timeout": CONNECT_TIMEOUT_S,
+        "retry": Retry(NoBackoff(), 0),
+    }
+
+
+def _single(url: str, timeout_s: float) -> Any:
+    pool = aioredis.BlockingConnectionPool.from_url(
+        url, max_connections=CONNECTIONS, timeout=COMMAND_TIMEOUT_S, **_options(timeout_s)
+    )
+    return aioredis.Redis.from_pool(pool)
+
+
+def _sentinel(url: str, timeout_s: float) -> Any:
+    hosts, user, password, path = _parts(url, default_port=26379)
+    service, _, db = path.partition("/")
+    if not service or not (db or "0").isdigit():
+        raise ValueError("A Sentinel URL reads redis+sentinel://host:port,host:port/service/db.")
+    login = {"username": user, "password": password}
+    options = _options(timeout_s)
+    sentinel = Sentinel(hosts, sentinel_kwargs={**_options(COMMAND_TIMEOUT_S), **login}, **options, **login)
+    return sentinel.master_for(service, db=int(db or 0))
+
+
+def _cluster(url: str, timeout_s: float) -> Any:
+    hosts, user, password, _ = _parts(url, default_port=6379)
+    options = _options(timeout_s)
+    del options["retry"]  # the cluster client's own retries follow redirections
+    nodes = [ClusterNode(host, port) for host, port in hosts]
+    return RedisCluster(startup_nodes=nodes, username=user, password=password, **options)
+
+
+def _parts(url: str, *, default_port: int) -> tuple[list[tuple[str, int]], str | None, str | None, str]:
+    split = urlsplit(url)
+    login, _, places = split.netloc.rpartition("@")
+    user, _, password = login.partition(":")
+    hosts: list[tuple[str, int]] = []
+    for place in places.split(","):
+        host, _, port = place.rpartition(":") if ":" in place.rpartition("]")[2] else (place, "", "")
+        if not host or not (port or "0").isdigit():
+            raise ValueError("A store's hosts read host:port,host:port.")
+        hosts.append((host.strip("[]"), int(port or default_port)))
+    return hosts, unquote(user) or None, unquote(password) or None, split.path.strip("/")

@@ -1,0 +1,56 @@
+"""The store under test: the embedded one, the server on PATH, and the oldest server that we support."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from buffer.keys import FIXED, SELF_EMPTYING
+from buffer.lanes import Lanes
+from buffer.store import Store, open_store
+from tests.rig.redis_server import RedisServer, bundled_binary, redis_binary, run_redis
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    with run_redis() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def oldest_redis_server(redis_server: RedisServer) -> Iterator[RedisServer]:
+    oldest = bundled_binary()
+    if oldest is None or oldest == redis_binary():
+        yield redis_server
+        return
+    with run_redis(binary=oldest) as server:
+        yield server
+
+
+@pytest.fixture(params=["embedded", "redis", "oldest"])
+async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    """A store with key names of the test's own."""
+    names = {"redis": "redis_server", "oldest": "oldest_redis_server"}
+    url = request.getfixturevalue(names[request.param]).url if request.param in names else None
+    opened = await open_store(url, prefix=f"test-{os.getpid()}-{next(_numbers)}")
+    yield opened
+    await opened.aclose()
+
+
+@pytest.fixture
+async def lanes(store: Store) -> AsyncIterator[Lanes]:
+    """Lanes that must hold no key without a lifetime after the test but those of fixed name and the ones that empty themselves."""
+    lanes = Lanes(store)
+    yield lanes
+    left = await lanes.leftovers()
+    assert [one for one in left if one.ttl_s == -1 and not _may_stay(lanes, one.key)] == []
+
+
+def _may_stay(lanes: Lanes, key: str) -> bool:
+    name = key.removeprefix(lanes.keys.base)
+    return name in FIXED or name.startswith(SELF_EMPTYING)

