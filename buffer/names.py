@@ -28,7 +28,10 @@ class ModelKey(NamedTuple):
 
 
 def model_key(name: str) -> ModelKey:
-    """The parts of a model's name that tell models apart: lower case, host and ``:latest`` dropped, ``:``, ``_`` and blanks as ``-``."""
+    """The parts of a model's name that tell models apart.
+
+    Lower case, host and ``:latest`` dropped, ``:``, ``_`` and blanks as ``-``.
+    """
     key = name.strip().lower()
     key = re.sub(r"^[a-z]+://", "", key)
     for host in _HOSTS:
