@@ -1,7 +1,7 @@
 """One form inside, whatever the client or the engine speaks.
 
 ``Chat`` is a request and travels as JSON in the job's hash; ``Event`` is a piece of an answer and travels as
-MessagePack in reply entries and frames. Fields that are only carried through stay raw JSON and are never decoded on the way.
+MessagePack in reply entries and frames. Fields that are only carried through stay raw JSON and are never decoded.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Chat(Struct, omit_defaults=True):
     options: dict[str, Raw] = {}
     """Ollama options beyond ``Sampling`` (``num_ctx`` and the like), for Ollama back ends."""
     extra: dict[str, Raw] = {}
-    """Top-level fields beyond the above (``chat_template_kwargs`` and the like), for OpenAI back ends that know them."""
+    """Top-level fields beyond the above, ``chat_template_kwargs`` and the like, for OpenAI back ends that know them."""
     truncate: bool = True
     """Ollama's: drop the oldest turns of a prompt that is too long, rather than refuse it."""
 
