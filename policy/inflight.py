@@ -150,8 +150,10 @@ class OverlapLimit:
             self.most = slots
             self.jobs = min(self.jobs, slots)
 
-    def adopt(self, jobs: int) -> None:
-        """What another worker has seen to overlap."""
+    def adopt(self, jobs: int, now_at: float) -> None:
+        """What another worker has seen to overlap; not soon after the contrary was seen here."""
+        if now_at < self._trial_at:
+            return
         self.jobs = max(self.jobs, min(jobs, self.most))
 
     def started(self, stream: str) -> None:

@@ -102,9 +102,9 @@ def test_the_cap_comes_down_when_streams_no_longer_overlap() -> None:
 
 def test_another_worker_s_sight_is_taken_over() -> None:
     limit = OverlapLimit()
-    limit.adopt(3)
+    limit.adopt(3, 0.0)
     assert limit.limit(0.0) == 3
-    limit.adopt(9)
+    limit.adopt(9, 0.0)
     assert limit.limit(0.0) == 4
     limit.flowed("unknown", 1.0)
     limit.ended("unknown")

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+from backends.base import Probe
+from buffer.backend import BackendSpec, Kind, ModelInfo
+from buffer.job import Chat, Event
+from worker.breaker import Breaker
+from worker.engine import ALONE_S, Engine
+
+
+class Mute:
+    """A back end that is never asked."""
+
+    def __init__(self, spec: BackendSpec) -> None:
+        self.spec = spec
+
+    def chat(self, chat: Chat, *, upstream_model: str, request_id: str) -> AsyncGenerator[list[Event], None]:
+        raise AssertionError
+
+    async def probe(self) -> Probe:
+        raise AssertionError
+
+    async def aclose(self) -> None:
+        return
+
+
+class Clock:
+    now_at = 100.0
+
+    def __call__(self) -> float:
+        return self.now_at
+
+
+def engine(kind: Kind = "vllm", **spec: object) -> tuple[Engine, Clock]:
+    clock = Clock()
+    backend = Mute(BackendSpec(name="one", kind=kind, url="http://127.0.0.1:1", **spec))  # type: ignore[arg-type]
+    return Engine(backend, breaker=Breaker(failures=1, cooldown_s=10.0), clock=clock), clock
+
+
+def served(*names: str, **found: object) -> Probe:
+    return Probe(models=[ModelInfo(id=name) for name in names], **found)  # type: ignore[arg-type]
+
+
+def test_queues_are_all_names_a_gateway_may_submit_under() -> None:
+    one, _ = engine(models={"Chat": "Qwen/Qwen3-14B-FP8"})
+    one.looked(served("Qwen/Qwen3-14B-FP8", "other:7b"))
+    assert set(one.queues()) == {
+        "chat",
+        "/chat",
+        "qwen3-14b-fp8",
+        "qwen/qwen3-14b-fp8",
+        "other-7b",
+        "/other-7b",
+    }
+    assert one.upstream("chat") == "Qwen/Qwen3-14B-FP8"
+    assert one.upstream("other-7b") == "other:7b"
+    assert one.upstream("gone") is None
+
+
+def test_an_alias_stands_before_what_is_served_under_the_same_name() -> None:
+    one, _ = engine(models={"small": "big"})
+    one.looked(served("small", "big"))
+    assert one.upstream("small") == "big"
+
+
+def test_places_hang_on_the_look_the_breaker_and_what_runs() -> None:
+    one, clock = engine(max_in_flight=3)
+    assert one.places(3) == 0, "nobody has looked yet"
+    one.looked(served("m"))
+    one.started("a")
+    assert one.places(3) == 2
+    one.breaker.failed(clock.now_at)
+    assert one.places(3) == 0
+    assert one.recheck_s() == 10.0
+    clock.now_at += 10
+    assert one.places(3) == 1
+    one.started("b")
+    assert one.places(3) == 0
+    one.breaker.succeeded()
+    one.ended("b")
+    assert one.places(3) == 2
+    one.doubt.set()
+    assert one.places(3) == 0
+    one.looked(served("m"))
+    assert one.places(3) == 2
+    assert one.lost("gone") is True
+    assert one.lost("gone") is False
+    assert one.places(3) == 0
+    assert [model.id for model in one.models] == ["m"], "its models are still known"
+
+
+def test_only_what_changes_something_wakes_an_idle_drain() -> None:
+    one, _ = engine()
+    one.looked(served("m", waiting=0, running=0))
+    assert one.wake.is_set()
+    one.wake.clear()
+    one.looked(served("m", waiting=0, running=1))
+    assert not one.wake.is_set()
+    one.looked(served("m", "n", waiting=0, running=1))
+    assert one.wake.is_set()
+
+
+def test_a_failed_job_is_left_to_others_under_all_its_names_for_a_moment() -> None:
+    one, clock = engine(models={"chat": "m"})
+    one.looked(served("m", "n"))
+    one.leave("chat")
+    assert set(one.queues()) == {"n", "/n"}
+    assert one.recheck_s() == ALONE_S
+    clock.now_at += ALONE_S
+    assert set(one.queues()) == {"chat", "/chat", "m", "/m", "n", "/n"}
+    assert one.recheck_s() is None
+
+
+def test_credit_from_the_look_or_from_the_operator() -> None:
+    one, _ = engine("llamacpp")
+    one.looked(served("m", slots=8, kv_tokens=10_000))
+    got = one.limits()
+    assert (got.slots, got.kv, got.long, got.reserved_slots, got.kv_reserve) == (8, 9700, 4, 1, 800)
+    two, _ = engine("llamacpp", max_in_flight=2, kv_tokens=500)
+    two.looked(served("m", slots=8, kv_tokens=10_000))
+    assert (two.limits().slots, two.limits().kv) == (2, 485)
+
+
+def test_overlap_wakes_the_drain_and_a_trial_is_not_told_to_others() -> None:
+    one, _ = engine("ollama")
+    one.looked(served("m"))
+    assert one.limits().slots == 1
+    one.started("a")
+    one.wake.clear()
+    one.flowed("a")
+    assert one.wake.is_set()
+    assert (one.limits().slots, one.told_limit) == (2, 1)
+    one.adopt(3)
+    assert one.told_limit == 3

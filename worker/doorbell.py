@@ -1,0 +1,80 @@
+"""What wakes this worker: new jobs, freed places, and word from gateways. Two blocking reads a pool, and no polling."""
+
+from __future__ import annotations
+
+import logging
+
+from buffer.job import LANES
+from buffer.store import StoreUnavailable
+from worker.backoff import Backoff
+from worker.pool import Pool
+
+log = logging.getLogger("doublebuffer.worker")
+
+BLOCK_S = 30.0
+AT_ONCE = 1000
+FIRST = "0-0"
+
+
+class Doorbell:
+    """Reads the lanes' streams from their beginning, so that no submit can fall between a look and a wait."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        keys = pool.lanes.keys
+        self._streams = [*(keys.jobs(lane) for lane in LANES), keys.bell]
+
+    async def run(self) -> None:
+        """While every drain is busy nobody listens, and submits cost this worker nothing."""
+        pool, backoff = self._pool, Backoff()
+        read = dict.fromkeys(self._streams, FIRST)
+        while True:
+            await pool.listening.wait()
+            pool.listening.clear()
+            try:
+                news = await pool.lanes.store.read_streams(read, BLOCK_S, AT_ONCE)
+            except StoreUnavailable:
+                pool.away()
+                # It may come back empty, and its ids begin anew.
+                read = dict.fromkeys(self._streams, FIRST)
+                pool.listening.set()
+                await backoff.pause()
+                continue
+            backoff.worked()
+            if not news:
+                pool.listening.set()
+                continue
+            read |= {stream: entries[-1][0] for stream, entries in news}
+            pool.wake()
+
+
+class Controls:
+    """Cancel, pause and go, from the gateways of the jobs in hand."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def run(self) -> None:
+        pool, backoff = self._pool, Backoff()
+        last = FIRST
+        while True:
+            await pool.connected.wait()
+            try:
+                last, controls = await pool.lanes.controls(pool.worker, last, BLOCK_S)
+            except StoreUnavailable:
+                pool.away()
+                last = FIRST
+                await backoff.pause()
+                continue
+            backoff.worked()
+            for control in controls:
+                hand = pool.hands.get(control.id)
+                if hand is None or hand.job.fence != control.fence:
+                    continue
+                match control.kind:
+                    case "cancel":
+                        hand.stop("cancel")
+                    case "pause":
+                        hand.pause()
+                    case "go":
+                        hand.go()

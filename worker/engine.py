@@ -1,0 +1,186 @@
+"""One back end as this worker knows it: whether jobs may go there, how many, and under which names."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from backends.base import Backend, Probe
+from buffer.backend import BackendSpec, ModelInfo
+from buffer.names import queue_names
+from buffer.records import Limits
+from policy.credit import SEGMENT_TOKENS, limits
+from policy.inflight import OverlapLimit, in_flight_limit
+from worker.breaker import Breaker
+
+ALONE_S = 0.25
+"""How long a model's jobs are left to other back ends after one failed here."""
+
+
+class Engine:
+    """What the probe finds and what chats do to it come together here; the drain asks before each pull."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        breaker: Breaker,
+        max_in_flight: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.backend = backend
+        self.breaker = breaker
+        self.flow = in_flight_limit(backend.spec.kind, backend.spec.max_in_flight or max_in_flight)
+        self.clock = clock
+        self.wake = asyncio.Event()
+        """Something changed for the drain: a job came in, a place became free, the back end is able again."""
+        self.doubt = asyncio.Event()
+        """It refused a job: look at once, and send nothing meanwhile."""
+        self.probe: Probe | None = None
+        """What the last look found; None while it is down, or before the first."""
+        self.error = "It has not been looked at yet."
+        """One sentence: why it is down. Empty while it is up."""
+        self.models: list[ModelInfo] = []
+        """Of the last look that was answered."""
+        self.running: set[str] = set()
+        self.short = False
+        """Jobs wait that did not fit at the last pull: whatever frees credit is worth another."""
+        self._limit = 0
+        self._upstream: dict[str, str] = {}
+        self._left_until_at: dict[str, float] = {}
+        self._learn([])
+
+    @property
+    def spec(self) -> BackendSpec:
+        return self.backend.spec
+
+    @property
+    def name(self) -> str:
+        return self.backend.spec.name
+
+    @property
+    def up(self) -> bool:
+        return self.probe is not None
+
+    def looked(self, found: Probe) -> bool:
+        """A look was answered. True: it was down before. An idle drain is woken only by what changes something for
+        it."""
+        news = self.probe is None
+        before = (news or self.doubt.is_set(), self._bounds() if self.probe else None, list(self._upstream))
+        self.probe, self.error, self.models = found, "", found.models
+        self.doubt.clear()
+        self._learn([model.id for model in found.models])
+        self.flow.looked(slots=found.slots, waiting=found.waiting, running=found.running)
+        if before != (False, self._bounds(), list(self._upstream)):
+            self.wake.set()
+        return news
+
+    def lost(self, error: str) -> bool:
+        """A look was not answered. True: it was up before."""
+        news = self.probe is not None
+        self.probe, self.error = None, error
+        self.doubt.clear()
+        return news
+
+    def _learn(self, served: list[str]) -> None:
+        upstream: dict[str, str] = {}
+        for client, name in self.spec.models.items():
+            for queue in queue_names(client):
+                upstream[queue] = name
+        for name in served:
+            for queue in queue_names(name):
+                upstream.setdefault(queue, name)
+        self._upstream = upstream
+
+    def upstream(self, queue: str) -> str | None:
+        """The back end's own name for the model of a queue; None: it no longer has it."""
+        return self._upstream.get(queue)
+
+    def queues(self) -> list[str]:
+        """Queues to take jobs from now; those left to other back ends for a moment are not among them."""
+        now_at = self.clock()
+        self._left_until_at = {queue: at for queue, at in self._left_until_at.items() if at > now_at}
+        return [queue for queue in self._upstream if queue not in self._left_until_at]
+
+    def takes(self, queue: str) -> bool:
+        """Whether a job of this queue could go here, now or when a place is free."""
+        able = self.up and not self.doubt.is_set() and self.breaker.places(self.clock()) != 0
+        return able and queue in self._upstream
+
+    def leave(self, queue: str) -> None:
+        """A job of this queue failed here and another back end could take it: let it, rather than take it again at
+        once."""
+        name = self._upstream.get(queue)
+        until_at = self.clock() + ALONE_S
+        self._left_until_at |= {other: until_at for other, served in self._upstream.items() if served == name}
+
+    def limits(self) -> Limits:
+        """The bounds of the back end over all workers, as of now; for the drain, which is woken when they widen."""
+        bounds = self._bounds()
+        self._limit = bounds.slots
+        return bounds
+
+    @property
+    def told_limit(self) -> int:
+        """Jobs at a time, as others may rely on it: a trial that is under way is not counted."""
+        return self.flow.jobs if isinstance(self.flow, OverlapLimit) else self._bounds().slots
+
+    def _bounds(self) -> Limits:
+        found = self.probe or Probe()
+        told = self.spec.kv_tokens or found.kv_tokens
+        credit = limits(
+            self.flow.limit(self.clock()),
+            kv_tokens=told,
+            ollama=self.spec.kind == "ollama",
+            segment_tokens=SEGMENT_TOKENS,
+        )
+        return Limits(
+            slots=credit.slots,
+            kv=credit.kv,
+            prefill=credit.prefill,
+            long=credit.long,
+            reserved_slots=credit.reserved_slots,
+            kv_reserve=credit.kv_reserve,
+        )
+
+    def places(self, slots: int) -> int:
+        """Jobs that this worker may take now, of ``slots`` in all; 0 while the back end is down or the breaker open."""
+        if self.probe is None or self.doubt.is_set():
+            return 0
+        free = slots - len(self.running)
+        allowed = self.breaker.places(self.clock())
+        return max(0, free if allowed is None else min(free, allowed))
+
+    def recheck_s(self) -> float | None:
+        """Seconds after which it may be able again without anybody ringing; None: somebody will."""
+        now_at = self.clock()
+        waits = [at - now_at for at in self._left_until_at.values() if at > now_at]
+        cooldown_s = self.breaker.wait_s(now_at)
+        if cooldown_s is not None:
+            waits.append(cooldown_s)
+        return min(waits, default=None)
+
+    def adopt(self, jobs: int) -> None:
+        """Another worker tells how many jobs it has seen the back end run at once."""
+        if isinstance(self.flow, OverlapLimit):
+            self.flow.adopt(jobs, self.clock())
+
+    def started(self, job: str) -> None:
+        self.running.add(job)
+        self.breaker.started(self.clock())
+        self.flow.started(job)
+
+    def flowed(self, job: str) -> None:
+        """A piece of a job's answer came."""
+        if isinstance(self.flow, OverlapLimit):
+            now_at = self.clock()
+            self.flow.flowed(job, now_at)
+            if self.flow.limit(now_at) > self._limit:
+                self.wake.set()
+
+    def ended(self, job: str) -> None:
+        """The connection of a job is closed."""
+        self.running.discard(job)
+        self.flow.ended(job)
+        self.wake.set()

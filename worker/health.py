@@ -1,0 +1,81 @@
+"""Looks at one back end again and again: is it there, what does it serve, how much does it take."""
+
+from __future__ import annotations
+
+import logging
+
+from backends.base import BackendError
+from buffer.load import BackendState, publish_state, read_states
+from buffer.store import StoreUnavailable
+from worker.backoff import wait_for
+from worker.engine import Engine
+from worker.pool import Pool
+
+log = logging.getLogger("doublebuffer.worker")
+
+LOOK_UP_S = 5.0
+LOOK_DOWN_S = 1.0
+"""While it is down, so that it is missed for a second at most once it is back."""
+STATE_TTL_S = 15.0
+ITSELF = "It is Doublebuffer itself; jobs sent there would come back."
+
+
+class Health:
+    def __init__(self, pool: Pool, engine: Engine) -> None:
+        self._pool = pool
+        self._engine = engine
+        self._told = 0
+
+    async def run(self) -> None:
+        """The first look is at once; a refused job calls for another."""
+        engine = self._engine
+        while True:
+            await self._look()
+            try:
+                await self._publish()
+            except StoreUnavailable:
+                self._pool.away()
+            await wait_for(engine.doubt, LOOK_UP_S if engine.up else LOOK_DOWN_S)
+
+    async def _look(self) -> None:
+        engine = self._engine
+        try:
+            found = await engine.backend.probe()
+        except BackendError as error:
+            if engine.lost(error.message):
+                log.warning("back end %s is down: %s", engine.name, error.message)
+            return
+        if found.doublebuffer:
+            if engine.error != ITSELF:
+                log.error("back end %s is not used: %s", engine.name, ITSELF)
+            engine.lost(ITSELF)
+        elif engine.looked(found):
+            log.info("back end %s is up: %d models", engine.name, len(found.models))
+
+    async def _publish(self) -> None:
+        """Tells gateways and other workers; learns what these have seen."""
+        engine, lanes = self._engine, self._pool.lanes
+        for state in await read_states(lanes.store, lanes.keys):
+            # What this worker told itself the last time is no news.
+            if state.name == engine.name and state.limit != self._told:
+                engine.adopt(state.limit)
+        self._told = engine.told_limit
+        await publish_state(lanes.store, lanes.keys, self.state(), STATE_TTL_S)
+
+    def state(self) -> BackendState:
+        engine = self._engine
+        found = engine.probe
+        return BackendState(
+            name=engine.name,
+            kind=engine.spec.kind,
+            up=engine.up,
+            breaker_open=engine.breaker.state(engine.clock()) == "open",
+            models=engine.models,
+            aliases=engine.spec.models,
+            slots=(found.slots if found else None) or 0,
+            limit=engine.told_limit,
+            kv_tokens=engine.spec.kv_tokens or (found.kv_tokens if found else None) or 0,
+            loaded=found.loaded if found else [],
+            simulated=bool(found and found.simulated),
+            error=engine.error,
+        )

@@ -1,0 +1,146 @@
+"""One worker: a group of tasks for each pool of back ends, and the order in which they stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Coroutine, Iterable, Sequence
+
+from backends.base import Backend
+from backends.make import make
+from buffer.lanes import Lanes
+from buffer.replies import ReplyWriter
+from buffer.settings import Settings
+from buffer.store import Store
+from buffer.telemetry import Telemetry
+from worker.breaker import Breaker
+from worker.dispatch import Dispatch
+from worker.doorbell import Controls, Doorbell
+from worker.drain import Drain
+from worker.engine import Engine
+from worker.health import Health
+from worker.leases import Leases
+from worker.pool import Pool
+from worker.reaper import Reaper
+
+log = logging.getLogger("doublebuffer.worker")
+
+SETTLE_S = 5.0
+"""After the drain time: how long the last jobs may take to be settled or handed back."""
+
+
+class Worker:
+    """Turns waiting jobs into answers, until it is told to stop.
+
+    ``backends``: made from the settings unless given; closed at the end. ``name``: of this worker, unique; made up
+    unless given.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        *,
+        backends: Sequence[Backend] | None = None,
+        telemetry: Telemetry | None = None,
+        name: str = "",
+    ) -> None:
+        self.name = name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+        self._settings = settings
+        self._telemetry = telemetry or Telemetry()
+        self._backends = list(self._make() if backends is None else backends)
+        names = sorted({backend.spec.pool for backend in self._backends}) or ["default"]
+        self.pools = [self._pool(store, name) for name in names]
+
+    def _make(self) -> Iterable[Backend]:
+        for spec in self._settings.backends:
+            yield make(
+                spec,
+                connect_timeout_s=self._settings.connect_timeout_seconds,
+                first_token_timeout_s=self._settings.first_token_timeout_seconds,
+                stall_timeout_s=self._settings.stall_timeout_seconds,
+            )
+
+    def _pool(self, store: Store, name: str) -> Pool:
+        settings = self._settings
+        auto = settings.max_in_flight == "auto"
+        engines = [
+            Engine(
+                backend,
+                breaker=Breaker(settings.breaker_failures, settings.breaker_cooldown_seconds),
+                max_in_flight=None if auto else int(settings.max_in_flight),
+            )
+            for backend in self._backends
+            if backend.spec.pool == name
+        ]
+        lanes = Lanes(store, name)
+        return Pool(
+            worker=self.name,
+            settings=settings,
+            lanes=lanes,
+            replies=ReplyWriter(lanes),
+            telemetry=self._telemetry,
+            engines=engines,
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Works until ``stop`` is set; then takes nothing new, lets what runs finish for the drain time, and hands back
+        the rest.
+
+        A cancellation ends it at once, without a word: to the others it is as dead as after a crash.
+        """
+        log.info("worker %s: back ends %s", self.name, ", ".join(b.spec.name for b in self._backends) or "none")
+        try:
+            async with asyncio.TaskGroup() as services:
+                running = [services.create_task(service) for pool in self.pools for service in self._services(pool)]
+                await self._work(stop)
+                for task in running:
+                    task.cancel()
+        finally:
+            for backend in self._backends:
+                await backend.aclose()
+        log.info("worker %s has stopped", self.name)
+
+    @staticmethod
+    def _services(pool: Pool) -> list[Coroutine[None, None, None]]:
+        """What must go on as long as any job is in hand."""
+        return [
+            Leases(pool).run(),
+            Controls(pool).run(),
+            Doorbell(pool).run(),
+            Reaper(pool).run(),
+            pool.replies.run(),
+            *(Health(pool, engine).run() for engine in pool.engines),
+        ]
+
+    async def _work(self, stop: asyncio.Event) -> None:
+        """Drains and jobs. Ends when the drains have stopped and no job is left, or when the time for that is over."""
+        try:
+            async with asyncio.timeout(None) as bound, asyncio.TaskGroup() as around:
+                ending = around.create_task(self._stopping(stop, bound))
+                async with asyncio.TaskGroup() as jobs:
+                    jobs.create_task(stop.wait())
+                    for pool in self.pools:
+                        dispatch = Dispatch(pool, jobs)
+                        for engine in pool.engines:
+                            jobs.create_task(Drain(pool, engine, dispatch).run(), name=f"drain {engine.name}")
+                ending.cancel()
+        except TimeoutError:
+            left = sum(len(pool.hands) for pool in self.pools)
+            log.error("worker %s stops with %d jobs in hand; others take them over", self.name, left)
+
+    async def _stopping(self, stop: asyncio.Event, bound: asyncio.Timeout) -> None:
+        await stop.wait()
+        running = sum(len(pool.hands) for pool in self.pools)
+        log.info("worker %s stops; %d jobs have %g s to finish", self.name, running, self._settings.drain_seconds)
+        for pool in self.pools:
+            pool.stopping = True
+            pool.wake()
+        await asyncio.sleep(self._settings.drain_seconds)
+        for pool in self.pools:
+            for hand in list(pool.hands.values()):
+                hand.stop("drain")
+        bound.reschedule(asyncio.get_running_loop().time() + SETTLE_S)
