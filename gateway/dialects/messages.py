@@ -1,0 +1,179 @@
+"""The turns of a chat, from either body, with every tool result tied to the call it answers."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from buffer.job import AudioPart, ImagePart, Message, Part, TextPart, ToolCall
+from gateway.dialects.errors import BadRequest
+from gateway.dialects.media import audio, media
+from gateway.dialects.tools import WireCall, WireFunction, read_calls
+
+T = TypeVar("T")
+
+_OPENAI_ROLES = {"system", "developer", "user", "assistant", "tool", "function"}
+
+
+class _Link(Struct):
+    url: str
+
+
+class _Sound(Struct):
+    data: str
+    format: str | None = None
+
+
+class _Part(Struct):
+    type: str = ""
+    text: str | None = None
+    refusal: str | None = None
+    image_url: _Link | str | None = None
+    input_audio: _Sound | None = None
+
+
+class _OpenAIMessage(Struct):
+    role: str
+    content: str | list[_Part] | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[WireCall] | None = None
+    function_call: WireFunction | None = None
+    tool_call_id: str | None = None
+    name: str | None = None
+
+
+class _OllamaMessage(Struct):
+    role: str
+    content: str | None = None
+    thinking: str | None = None
+    images: list[str] | None = None
+    tool_calls: list[WireCall] | None = None
+    tool_name: str | None = None
+    tool_call_id: str | None = None
+
+
+_openai = msgspec.json.Decoder(list[_OpenAIMessage])
+_ollama = msgspec.json.Decoder(list[_OllamaMessage])
+
+
+def from_openai(raw: Raw, *, allow_links: bool) -> list[Message]:
+    """The messages of an OpenAI body. Raises ``BadRequest``."""
+    wire = _decode(raw, _openai)
+    messages = [_openai_message(message, place, allow_links) for place, message in enumerate(wire)]
+    tie_results(messages)
+    return messages
+
+
+def from_ollama(raw: Raw, *, allow_links: bool) -> list[Message]:
+    """The messages of an Ollama body. Raises ``BadRequest``."""
+    wire = _decode(raw, _ollama)
+    messages = [_ollama_message(message, place, allow_links) for place, message in enumerate(wire)]
+    tie_results(messages)
+    return messages
+
+
+def _decode(raw: Raw, decoder: msgspec.json.Decoder[T]) -> T:
+    try:
+        return decoder.decode(raw)
+    except RecursionError:
+        raise BadRequest("'messages' is nested too deeply.", param="messages") from None
+    except msgspec.DecodeError as error:
+        # Says which type was found where, and nothing of what it held.
+        raise BadRequest(f"Invalid 'messages': {error}", param="messages") from None
+
+
+def _openai_message(wire: _OpenAIMessage, place: int, allow_links: bool) -> Message:
+    where = f"messages[{place}]"
+    role = wire.role
+    if role not in _OPENAI_ROLES:
+        known = ", ".join(f"'{name}'" for name in sorted(_OPENAI_ROLES))
+        raise BadRequest(f"Invalid value for '{where}.role'. Supported values are: {known}.", param=f"{where}.role")
+    if wire.content is None and role in {"system", "developer", "user"}:
+        raise BadRequest(f"'{where}.content' must be a string or an array of parts.", param=f"{where}.content")
+    message = Message("system" if role == "developer" else role, _content(wire.content, where, allow_links))
+    if role == "assistant":
+        message.reasoning = wire.reasoning or wire.reasoning_content or ""
+        if wire.tool_calls:
+            message.tool_calls = read_calls(wire.tool_calls, place)
+        elif wire.function_call is not None:
+            message.tool_calls = read_calls([WireCall(wire.function_call)], place)
+    elif role in {"tool", "function"}:
+        message.role = "tool"
+        message.tool_call_id = wire.tool_call_id or ""
+        message.tool_name = wire.name or ""
+        return message
+    message.name = wire.name or ""
+    return message
+
+
+def _content(content: str | list[_Part] | None, where: str, allow_links: bool) -> str | list[Part]:
+    if content is None or isinstance(content, str):
+        return content or ""
+    parts = [_part(part, f"{where}.content[{place}]", allow_links) for place, part in enumerate(content)]
+    if all(isinstance(part, TextPart) for part in parts):
+        return "\n".join(part.text for part in parts if isinstance(part, TextPart))
+    return parts
+
+
+def _part(part: _Part, where: str, allow_links: bool) -> Part:
+    if part.type in {"text", "input_text", "output_text"} and part.text is not None:
+        return TextPart(part.text)
+    if part.type == "refusal" and part.refusal is not None:
+        return TextPart(part.refusal)
+    if part.type == "image_url" and part.image_url is not None:
+        url = part.image_url if isinstance(part.image_url, str) else part.image_url.url
+        return media(url, allow_links=allow_links, param=where)
+    if part.type == "input_audio" and part.input_audio is not None:
+        return audio(part.input_audio.data, part.input_audio.format or "", where)
+    raise BadRequest(
+        f"Invalid value for '{where}': expected a part of type 'text', 'image_url' or 'input_audio'.", param=where
+    )
+
+
+def _ollama_message(wire: _OllamaMessage, place: int, allow_links: bool) -> Message:
+    text = wire.content or ""
+    content: str | list[Part] = text
+    if wire.images:
+        found: list[ImagePart | AudioPart] = [
+            media(image, allow_links=allow_links, param=f"messages[{place}].images") for image in wire.images
+        ]
+        content = [TextPart(text), *found] if text else [*found]
+    message = Message(wire.role.lower(), content)
+    if message.role == "assistant":
+        message.reasoning = wire.thinking or ""
+        message.tool_calls = read_calls(wire.tool_calls or [], place)
+    elif message.role == "tool":
+        message.tool_call_id = wire.tool_call_id or ""
+        message.tool_name = wire.tool_name or ""
+    return message
+
+
+def tie_results(messages: list[Message]) -> None:
+    """Gives each tool result the id and the name of the call that it answers; clients drop the one or the other.
+
+    By its id where that is known; else the first open call of that name in the turn before it; else the first open call
+    there at all. A result that answers nothing keeps its id, or gets one.
+    """
+    names: dict[str, str] = {}
+    answered: set[str] = set()
+    calls: list[ToolCall] = []
+    orphans = 0
+    for message in messages:
+        if message.role == "assistant" and message.tool_calls:
+            calls = message.tool_calls
+            names.update((call.id, call.name) for call in calls)
+        if message.role != "tool":
+            continue
+        if message.tool_call_id not in names:
+            open_calls = [call for call in calls if call.id not in answered]
+            named = [call for call in open_calls if call.name == message.tool_name]
+            if found := named or open_calls:
+                message.tool_call_id = found[0].id
+            elif not message.tool_call_id:
+                message.tool_call_id = f"call_orphan_{orphans}"
+                orphans += 1
+        answered.add(message.tool_call_id)
+        message.tool_name = message.tool_name or names.get(message.tool_call_id, "")
