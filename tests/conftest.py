@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.rig.llama import LlamaServer, run_llama
+from tests.rig.redis_server import RedisServer, run_redis
 
 
 @pytest.fixture(scope="session")
@@ -14,3 +15,15 @@ def llama_server() -> Iterator[LlamaServer]:
     """One llama.cpp server for the whole run: 8 slots of 1,024 tokens."""
     with run_llama() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    """One real Redis for the whole run; tests keep apart by their key prefix."""
+    with run_redis() as server:
+        yield server
+
+
+@pytest.fixture
+def redis_url(redis_server: RedisServer) -> str:
+    return redis_server.url
