@@ -100,7 +100,9 @@ class Settings(BaseSettings):
         default=10.0, description="How long an open breaker stays open before a trial."
     )
     resume: bool = Field(
-        default=True, description="Go on with a broken answer on another attempt where that is possible."
+        default=True,
+        description="Continue a broken answer on another attempt where the back end can. This version can with none: "
+        "on or off, an answer that breaks after its first word ends with an error.",
     )
     cache: bool = Field(default=False, description="Answer cache. Not in this version: only `off`.")
     cache_ttl_seconds: Seconds = Field(default=300.0, description="Lifetime of a cached answer. Not in this version.")

@@ -1,0 +1,7 @@
+"""``python -m doublebuffer``."""
+
+import sys
+
+from doublebuffer.cli import main
+
+sys.exit(main())

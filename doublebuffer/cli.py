@@ -1,0 +1,103 @@
+"""The command line: which command, with which settings; and what a person reads when it cannot start."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+import uvloop
+
+from buffer.setting_sources import SettingsError
+from doublebuffer import VERSION, simulating
+from doublebuffer.flags import add_setting_flags, settings_of
+from doublebuffer.logs import set_up_logs
+
+WRONG_SETTING = 2
+
+_COMMANDS = {
+    "up": "gateway and worker in one process; finds local engines, and needs no Redis",
+    "gateway": "the HTTP ingress alone; needs REDIS_URL",
+    "worker": "one worker alone; needs REDIS_URL. Start as many as you like",
+    "doctor": "checks Redis, back ends, models and settings; exits with 0, or with 1 and what to do",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command; the exit code. 2: a setting is wrong, and one sentence on standard error names it."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    parsed = _parser().parse_args(arguments)
+    try:
+        return _run(parsed, arguments)
+    except SettingsError as error:
+        return _refuse(error)
+    except BaseExceptionGroup as group:
+        wrong = _first_settings_error(group)
+        if wrong is None:
+            raise
+        return _refuse(wrong)
+
+
+def _refuse(error: SettingsError) -> int:
+    print(f"doublebuffer: {error}", file=sys.stderr)
+    return WRONG_SETTING
+
+
+def _first_settings_error(group: BaseExceptionGroup[BaseException]) -> SettingsError | None:
+    """A wrong setting may come to light inside a task group."""
+    wrong = group.subgroup(SettingsError)
+    while isinstance(wrong, BaseExceptionGroup):
+        first = wrong.exceptions[0]
+        if isinstance(first, SettingsError):
+            return first
+        wrong = first if isinstance(first, BaseExceptionGroup) else None
+    return None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="doublebuffer",
+        description="A queueing gateway for people who run their own models.",
+        epilog="`doublebuffer COMMAND --help` tells a command's flags.",
+    )
+    parser.add_argument("--version", action="version", version=f"doublebuffer {VERSION}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, text in _COMMANDS.items():
+        command = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.", allow_abbrev=False)
+        add_setting_flags(command)
+        if name == "gateway":
+            command.add_argument("--descriptor", type=int, help=argparse.SUPPRESS)
+    simulating.add_parser(commands)
+    return parser
+
+
+def _run(parsed: argparse.Namespace, arguments: list[str]) -> int:
+    """Imports lie inside, so that ``--help`` and a wrong setting answer at once."""
+    if parsed.command == "simulate":
+        return _in_loop(simulating.run(parsed))
+    if parsed.command == "doctor":
+        from doublebuffer.doctor import run_doctor
+
+        return _in_loop(run_doctor(lambda: settings_of(parsed)))
+    settings = settings_of(parsed)
+    set_up_logs(settings)
+    if parsed.command == "worker":
+        from doublebuffer.draining import run_worker
+
+        return _in_loop(run_worker(settings))
+    if parsed.command == "gateway":
+        from doublebuffer.ingress import run_gateway, run_gateway_process
+
+        if parsed.descriptor is not None:
+            return _in_loop(run_gateway_process(settings, parsed.descriptor))
+        return _in_loop(run_gateway(settings, arguments))
+    from doublebuffer.up import run_up
+
+    return _in_loop(run_up(settings))
+
+
+def _in_loop(command: Coroutine[Any, Any, int | None]) -> int:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(command) or 0

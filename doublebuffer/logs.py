@@ -1,0 +1,37 @@
+"""Log lines on standard error: as text, or one JSON object a line. What a person wrote or a model said is in none."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime
+
+from buffer.settings import Settings
+
+_CHATTY = ("httpx", "httpcore", "asyncio", "uvicorn")
+
+
+class _JsonLine(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def set_up_logs(settings: Settings) -> None:
+    """Sets the process's logging; called once, by the command."""
+    sink = logging.StreamHandler()
+    if settings.log_format == "json":
+        sink.setFormatter(_JsonLine())
+    else:
+        sink.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[sink], force=True)
+    quiet = max(logging.WARNING, logging.getLogger().level)
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(quiet)

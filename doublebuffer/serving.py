@@ -1,0 +1,85 @@
+"""An ASGI app on a socket, ended by an event instead of by uvicorn's own signal handlers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import uvicorn
+
+from buffer.setting_sources import SettingsError
+
+BACKLOG = 2048
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """The command listens to signals, for all its parts together."""
+        yield
+
+
+def bind(host: str, port: int, *, names: str = "DOUBLEBUFFER_HOST and DOUBLEBUFFER_PORT") -> socket.socket:
+    """A listening socket; connections wait in it until somebody accepts.
+
+    Raises ``SettingsError`` with ``names``, the settings that the address came from.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(BACKLOG)
+        except OSError:
+            listener.close()
+            raise
+    except OSError as error:
+        raise SettingsError(f"{names}: cannot listen on {host}:{port}: {error.strerror or error}.") from None
+    listener.setblocking(False)
+    return listener
+
+
+def url_of(listener: socket.socket) -> str:
+    """The socket's address as a URL that this machine can call."""
+    host, port = listener.getsockname()[:2]
+    if host in {"0.0.0.0", "::"}:
+        host = "127.0.0.1"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+async def serve(app: Any, listener: socket.socket, stop: asyncio.Event, *, drain_s: float) -> None:
+    """Serves until ``stop``, then closes the socket, lets requests end for ``drain_s``, and returns.
+
+    Raises ``RuntimeError`` if the app does not start; the reason is in the log.
+    """
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        loop="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=True,
+        timeout_graceful_shutdown=max(1, round(drain_s)),
+        timeout_keep_alive=75,
+    )
+    server = _Server(config)
+
+    async def end_when_told() -> None:
+        await stop.wait()
+        server.should_exit = True
+
+    async with asyncio.TaskGroup() as group:
+        ending = group.create_task(end_when_told())
+        try:
+            await server.serve(sockets=[listener])
+        finally:
+            ending.cancel()
+    if not server.started:
+        raise RuntimeError("the HTTP server did not start")

@@ -1,0 +1,90 @@
+"""``docs/settings.md``, made from the settings themselves: ``python -m doublebuffer.settings_page``."""
+
+from __future__ import annotations
+
+from pydantic.fields import FieldInfo
+
+from buffer.setting_sources import flag_of, key_of, variable_of
+from buffer.settings import Settings
+
+_HEAD = """# Settings
+
+Each setting is a flag of every command, an environment variable, and a key of `doublebuffer.toml`. A flag wins over the
+environment, the environment over the file, the file over the default; a setting is taken whole from the one that wins.
+The file is `./doublebuffer.toml`, or the one that `--config` or `DOUBLEBUFFER_CONFIG` names. An empty variable counts
+as unset. A name that is none and a value that cannot be used end a command with exit code 2 and one sentence that names
+the setting. This page is made from the code (`make docs`).
+
+| environment | flag | key | default | meaning |
+| --- | --- | --- | --- | --- |
+"""
+
+_TAIL = """
+## Back ends
+
+`DOUBLEBUFFER_BACKENDS` is a JSON list; in the file each back end is a table:
+
+```toml
+[[backends]]
+name = "big"                      # yours to choose; metrics and headers show it
+kind = "vllm"                     # vllm, ollama, llamacpp, or openai for anything else that speaks OpenAI's API
+url = "http://10.0.0.5:8000"      # without /v1 or /api
+api_key = "..."                   # sent to this back end, never shown
+max_in_flight = 32                # in place of DOUBLEBUFFER_MAX_IN_FLIGHT
+kv_tokens = 39000                 # tokens its cache holds, where it does not tell
+num_ctx = 8192                    # Ollama: the context length that every request asks for
+pool = "default"                  # workers and queues of one pool keep to themselves
+
+[backends.models]                 # name for clients = name upstream, beside those it lists
+"qwen3:14b" = "Qwen/Qwen3-14B-FP8"
+```
+
+`fallback_for` is refused: this version has no fallback.
+
+## Keys
+
+```toml
+[[keys]]
+name = "open-webui"
+key = "..."
+lanes = ["thinking", "fast"]      # lanes above a chat's own that it may choose
+trusted = true                    # its X-OpenWebUI-User-Id counts
+```
+
+## Other spellings
+
+So that recipes made for other programs work as they are. Where both are set, Doublebuffer's own names win.
+
+| variable | meaning |
+| --- | --- |
+| `OLLAMA_BASE_URL`, `OLLAMA_API_BASE_URL` | one back end of kind `ollama`; a trailing `/api` is dropped |
+| `VLLM_BASE_URL` | one back end of kind `vllm`; a trailing `/v1` is dropped |
+| `RATE_LIMIT_WINDOW` | `DOUBLEBUFFER_WINDOW_MS` as a time: `50ms`, `0.1s`; a bare number is milliseconds |
+| `RATE_LIMIT_BATCH_SIZE` | `DOUBLEBUFFER_BATCH_SIZE` |
+| `USE_REDIS_QUEUE` | `false`: the embedded store, whatever `REDIS_URL` says |
+"""
+
+
+def settings_page() -> str:
+    rows = "".join(_row(name, field) for name, field in Settings.model_fields.items())
+    return _HEAD + rows + _TAIL
+
+
+def _row(name: str, field: FieldInfo) -> str:
+    meaning = (field.description or "").replace("|", "\\|")
+    return f"| `{variable_of(name)}` | `{flag_of(name)}` | `{key_of(name)}` | {_default(name, field)} | {meaning} |\n"
+
+
+def _default(name: str, field: FieldInfo) -> str:
+    if name == "cors_origins":
+        return "Ollama's"
+    value = field.get_default(call_default_factory=True)
+    if value is None or value == []:
+        return "unset"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:g}" if isinstance(value, float) and value < 1e6 else str(value)
+
+
+if __name__ == "__main__":
+    print(settings_page(), end="")

@@ -1,0 +1,102 @@
+"""``doublebuffer up``: gateway and worker in one process, on whatever engine this machine has."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from buffer.backend import BackendSpec
+from buffer.keys import Keys
+from buffer.load import BackendState, publish_state
+from buffer.setting_sources import SettingsError
+from buffer.settings import Settings
+from buffer.store import Store
+from buffer.telemetry import Telemetry
+from doublebuffer.discovery import PLACES, Place, appears, discover
+from doublebuffer.serving import bind, serve, url_of
+from doublebuffer.signals import stop_on_signals
+from doublebuffer.simulated import LAST_ANSWERS_S, simulated_engine
+from doublebuffer.starting import connect, look, refuse_ourselves
+from doublebuffer.telling import banner
+from gateway.app import create_app
+from worker.runner import Worker
+
+FORGOTTEN_S = 0.1
+"""Lifetime of the last word on the simulated engine: its models leave the lists at once."""
+
+
+async def run_up(settings: Settings, places: Sequence[Place] = PLACES) -> None:
+    """Serves until a signal. ``places``: where engines are looked for. Raises ``SettingsError``."""
+    if settings.processes > 1:
+        raise SettingsError("DOUBLEBUFFER_PROCESSES is for `doublebuffer gateway`; `doublebuffer up` is one process.")
+    with stop_on_signals() as stop:
+        listener = bind(settings.host, settings.port)
+        try:
+            store = await connect(settings)
+            try:
+                await _House(settings, store, listener, places, stop).open()
+            finally:
+                await store.aclose()
+        finally:
+            listener.close()
+
+
+@dataclass(slots=True)
+class _House:
+    settings: Settings
+    store: Store
+    listener: socket.socket
+    places: Sequence[Place]
+    stop: asyncio.Event
+    telemetry: Telemetry = field(default_factory=Telemetry)
+    closed: asyncio.Event = field(default_factory=asyncio.Event)
+    """The gateway has answered its last request: nobody needs the worker any more."""
+
+    async def open(self) -> None:
+        specs = self.settings.backends or await discover(self.places)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._serve(specs))
+            group.create_task(self._work(specs) if specs else self._work_simulated())
+
+    def _with(self, specs: Sequence[BackendSpec]) -> Settings:
+        return self.settings.model_copy(update={"backends": list(specs)})
+
+    async def _serve(self, specs: Sequence[BackendSpec]) -> None:
+        app = create_app(self._with(specs), self.store, telemetry=self.telemetry)
+        try:
+            await serve(app, self.listener, self.stop, drain_s=self.settings.drain_seconds)
+        finally:
+            self.closed.set()
+
+    async def _work(self, specs: Sequence[BackendSpec]) -> None:
+        settings = self._with(specs)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(Worker(settings, self.store, telemetry=self.telemetry).run(self.closed))
+            await self._tell(settings, simulated=False)
+
+    async def _work_simulated(self) -> None:
+        """The simulated engine until a real one appears, then that one."""
+        replaced = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._simulate(replaced))
+            found = await appears(self.closed, self.places)
+            replaced.set()
+        if found:
+            await self._work(found)
+
+    async def _simulate(self, replaced: asyncio.Event) -> None:
+        async with simulated_engine() as spec:
+            settings = self._with([spec])
+            settings = settings.model_copy(update={"drain_seconds": min(settings.drain_seconds, LAST_ANSWERS_S)})
+            async with asyncio.TaskGroup() as group:
+                group.create_task(Worker(settings, self.store, telemetry=self.telemetry).run(replaced))
+                await self._tell(settings, simulated=True)
+            gone = BackendState(name=spec.name, kind=spec.kind)
+            await publish_state(self.store, Keys(spec.pool, self.store.prefix), gone, FORGOTTEN_S)
+
+    async def _tell(self, settings: Settings, *, simulated: bool) -> None:
+        seen = await look(settings, settings.backends)
+        refuse_ourselves(seen)
+        print(banner(settings, url_of(self.listener), seen, simulated=simulated), flush=True)
