@@ -27,6 +27,14 @@ Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Count = Annotated[int, Field(ge=1)]
 Port = Annotated[int, Field(ge=0, le=65_535)]
 
+NOT_YET: dict[str, tuple[tuple[object, ...], str]] = {
+    "cache": ((False,), "this version has no answer cache, so it can only be off"),
+    "cache_ttl_seconds": ((300.0,), "this version has no answer cache, so a lifetime for it would do nothing"),
+    "single_flight": ((False, None), "this version joins no requests, so it can only be off"),
+    "refuse_wait_seconds": ((120.0,), "this version predicts no waits, and refuses by DOUBLEBUFFER_QUEUE_LIMIT alone"),
+}
+"""Setting → the values that it can have as long as this version lacks what it is for, and why."""
+
 _SWITCHES = frozenset({"resume", "cache", "single_flight", "allow_image_urls"})
 
 
@@ -79,7 +87,9 @@ class Settings(BaseSettings):
         default=1000, description="Chats that may wait; with so many waiting, new ones are refused."
     )
     refuse_wait_seconds: Annotated[Seconds | dict[Lane, Seconds], BeforeValidator(parse_refuse_wait)] = Field(
-        default=120.0, description="Refuse a chat whose predicted wait is longer: one number, or a JSON object by lane."
+        default=120.0,
+        description="Refuse a chat whose predicted wait is longer: one number, or a JSON object by lane. Not in this "
+        "version, which refuses by the queue limit alone.",
     )
     queue_timeout_seconds: Seconds = Field(
         default=120.0, description="A job not started after this time ends with an error."
@@ -165,18 +175,13 @@ class Settings(BaseSettings):
             return value.strip().lower()
         return value
 
-    @field_validator("cache", "single_flight")
+    @field_validator(*NOT_YET)
     @classmethod
-    def _no_cache_yet(cls, value: bool | None) -> bool | None:
-        if value:
-            raise ValueError("this version has no answer cache and joins no requests; it can only be off")
-        return value
-
-    @field_validator("cache_ttl_seconds")
-    @classmethod
-    def _no_lifetime_yet(cls, value: float) -> float:
-        if value != 300.0:
-            raise ValueError("this version has no answer cache, so a lifetime for it would do nothing")
+    def _not_yet(cls, value: object, info: ValidationInfo) -> object:
+        """What would change nothing must not look as if it did."""
+        harmless, why = NOT_YET[info.field_name or ""]
+        if value not in harmless:
+            raise ValueError(why)
         return value
 
     @model_validator(mode="after")
@@ -190,9 +195,3 @@ class Settings(BaseSettings):
                 "DOUBLEBUFFER_FAST_TOKENS is above DOUBLEBUFFER_NORMAL_TOKENS: what is fast must be normal too"
             )
         return self
-
-    def refuse_wait_s(self, lane: Lane) -> float:
-        """Longest predicted wait, in seconds, at which a chat of this lane is still accepted."""
-        if isinstance(self.refuse_wait_seconds, dict):
-            return self.refuse_wait_seconds.get(lane, 120.0)
-        return self.refuse_wait_seconds

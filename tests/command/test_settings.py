@@ -27,7 +27,7 @@ SAMPLES: dict[str, tuple[str, object, object]] = {
     "max_in_flight": ("6", 6, 6),
     "max_wait_seconds": ("30", 30, 30.0),
     "queue_limit": ("50", 50, 50),
-    "refuse_wait_seconds": ('{"fast": 5}', {"fast": 5}, {"fast": 5.0}),
+    "refuse_wait_seconds": ("120", 120, 120.0),
     "queue_timeout_seconds": ("60", 60, 60.0),
     "max_attempts": ("1", 1, 1),
     "lease_seconds": ("2.5", 2.5, 2.5),
@@ -137,15 +137,9 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file(monkeypatch: py
 
 
 def test_a_layer_wins_a_setting_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    write_file(
-        '[refuse_wait_seconds]\nfast = 1\nslow = 2\n[[backends]]\nname = "a"\nkind = "ollama"\nurl = "http://a"\n'
-    )
-    monkeypatch.setenv("DOUBLEBUFFER_REFUSE_WAIT_SECONDS", '{"fast": 9}')
+    write_file('[[backends]]\nname = "a"\nkind = "ollama"\nurl = "http://a"\nnum_ctx = 8192\n')
     monkeypatch.setenv("DOUBLEBUFFER_BACKENDS", json.dumps([BACKEND]))
-    settings = load_settings()
-    assert settings.refuse_wait_seconds == {"fast": 9}
-    assert settings.refuse_wait_s("slow") == 120
-    assert [one.name for one in settings.backends] == ["big"]
+    assert [(one.name, one.num_ctx) for one in load_settings().backends] == [("big", None)]
 
 
 def test_tables_of_the_file() -> None:
@@ -229,6 +223,7 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> N
         ("--lease-seconds", "0"),
         ("--refuse-wait-seconds", '{"quick": 1}'),
         ("--refuse-wait-seconds", "{"),
+        ("--refuse-wait-seconds", "60"),
         ("--redis-url", "http://redis"),
         ("--resume", "perhaps"),
         ("--cache", "on"),
