@@ -1,4 +1,4 @@
-"""Who asks for how much, and when: the named workloads, and traces of real ones. Seeded, so that runs can be repeated."""
+"""Who asks for how much, and when: named workloads, and traces of real ones. Seeded, so that runs can be repeated."""
 
 from __future__ import annotations
 
