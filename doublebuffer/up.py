@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from buffer.keys import Keys
 from buffer.load import BackendState, publish_state
 from buffer.setting_sources import SettingsError
 from buffer.settings import Settings
-from buffer.store import Store
+from buffer.store import Store, StoreUnavailable
 from buffer.telemetry import Telemetry
 from doublebuffer.discovery import PLACES, Place, appears, discover
 from doublebuffer.serving import bind, serve, url_of
@@ -27,20 +28,22 @@ FORGOTTEN_S = 0.1
 """Lifetime of the last word on the simulated engine: its models leave the lists at once."""
 
 
-async def run_up(settings: Settings, places: Sequence[Place] = PLACES) -> None:
-    """Serves until a signal. ``places``: where engines are looked for. Raises ``SettingsError``."""
+async def run_up(settings: Settings) -> None:
+    """Serves until a signal. Raises ``SettingsError``."""
+    with stop_on_signals() as stop:
+        await live(settings, stop)
+
+
+async def live(settings: Settings, stop: asyncio.Event, places: Sequence[Place] = PLACES) -> None:
+    """Serves until ``stop`` is set. ``places``: where engines are looked for. Raises ``SettingsError``."""
     if settings.processes > 1:
         raise SettingsError("DOUBLEBUFFER_PROCESSES is for `doublebuffer gateway`; `doublebuffer up` is one process.")
-    with stop_on_signals() as stop:
-        listener = bind(settings.host, settings.port)
+    with bind(settings.host, settings.port) as listener:
+        store = await connect(settings)
         try:
-            store = await connect(settings)
-            try:
-                await _House(settings, store, listener, places, stop).open()
-            finally:
-                await store.aclose()
+            await _House(settings, store, listener, url_of(listener), places, stop).open()
         finally:
-            listener.close()
+            await store.aclose()
 
 
 @dataclass(slots=True)
@@ -48,6 +51,7 @@ class _House:
     settings: Settings
     store: Store
     listener: socket.socket
+    url: str
     places: Sequence[Place]
     stop: asyncio.Event
     telemetry: Telemetry = field(default_factory=Telemetry)
@@ -94,9 +98,10 @@ class _House:
                 group.create_task(Worker(settings, self.store, telemetry=self.telemetry).run(replaced))
                 await self._tell(settings, simulated=True)
             gone = BackendState(name=spec.name, kind=spec.kind)
-            await publish_state(self.store, Keys(spec.pool, self.store.prefix), gone, FORGOTTEN_S)
+            with contextlib.suppress(StoreUnavailable):  # its last word then stands until its lifetime is over
+                await publish_state(self.store, Keys(spec.pool, self.store.prefix), gone, FORGOTTEN_S)
 
     async def _tell(self, settings: Settings, *, simulated: bool) -> None:
         seen = await look(settings, settings.backends)
         refuse_ourselves(seen)
-        print(banner(settings, url_of(self.listener), seen, simulated=simulated), flush=True)
+        print(banner(settings, self.url, seen, simulated=simulated), flush=True)
