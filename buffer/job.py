@@ -6,10 +6,16 @@ MessagePack in reply entries and frames. Fields that are only carried through st
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec import Raw, Struct
+
+if TYPE_CHECKING:
+    OptionalRaw = Raw | None
+else:
+    # In a union msgspec takes nothing raw. As defaults are not checked, the field may be None all the same.
+    OptionalRaw = Raw
 
 Lane = Literal["thinking", "fast", "normal", "slow", "background"]
 LANES: tuple[Lane, ...] = ("thinking", "fast", "normal", "slow", "background")
@@ -83,7 +89,7 @@ class Format(Struct, omit_defaults=True):
     """Structured output: any JSON object, or one that fits ``schema``."""
 
     kind: Literal["json", "schema"]
-    schema: Raw | None = None
+    schema: OptionalRaw = None
     name: str = ""
     strict: bool | None = None
 
@@ -107,14 +113,14 @@ class Chat(Struct, omit_defaults=True):
     n: int = 1
     tools: list[Raw] = []
     """Tools in OpenAI's form."""
-    tool_choice: Raw | None = None
+    tool_choice: OptionalRaw = None
     parallel_tool_calls: bool | None = None
     format: Format | None = None
     logprobs: bool = False
     top_logprobs: int | None = None
     include_usage: bool = False
     """OpenAI streams: send the usage chunk."""
-    keep_alive: Raw | None = None
+    keep_alive: OptionalRaw = None
     """JSON number of seconds, or a Go duration as text; only Ollama back ends are told."""
     options: dict[str, Raw] = {}
     """Ollama options beyond ``Sampling`` (``num_ctx`` and the like), for Ollama back ends."""
