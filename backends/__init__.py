@@ -1,1 +1,5 @@
-"""What speaks to engines: chat for the worker, model management for the gateway."""
+"""What engines can do, told apart by their kind. The only code that speaks HTTP to them."""
+
+from backends.make import make
+
+__all__ = ["make"]

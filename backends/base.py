@@ -11,8 +11,8 @@ from buffer.backend import BackendSpec, ModelInfo
 from buffer.job import Chat, Event
 
 FailureKind = Literal["client", "refused", "failed", "broken"]
-"""``client``: the request's own fault, never tried again. ``refused``: no connection, or busy; nothing was generated. ``failed``: an error
-before the first event. ``broken``: an error after it."""
+"""``client``: the request's own fault, never tried again. ``refused``: no connection, or busy; nothing was generated.
+``failed``: an error before the first event. ``broken``: an error after it."""
 
 
 class Probe(Struct, omit_defaults=True):
@@ -33,7 +33,7 @@ class Probe(Struct, omit_defaults=True):
 
 
 class BackendError(Exception):
-    """A back end did not answer as it should. ``str()`` is one sentence for a person; it holds no prompt, key or path."""
+    """A back end did not answer as it should. ``str()`` is a sentence for a person, without prompt, key or path."""
 
     def __init__(
         self, message: str, *, kind: FailureKind, status: int = 502, code: str = "upstream_error", param: str = ""
@@ -48,12 +48,15 @@ class BackendError(Exception):
 
 
 class Backend(Protocol):
-    """An engine, reached over HTTP. Closing the generator that ``chat`` returns closes the connection, which stops the engine."""
+    """An engine, reached over HTTP. Closing what ``chat`` returns closes the connection, which stops the engine."""
 
     spec: BackendSpec
 
     def chat(self, chat: Chat, *, upstream_model: str, request_id: str) -> AsyncGenerator[list[Event], None]:
-        """The answer's events, those of one network read together. Ends after ``Finish`` for each answer; raises ``BackendError``."""
+        """The answer's events, those of one network read together. Ends after ``Finish`` for each answer.
+
+        Raises ``BackendError``.
+        """
         ...
 
     async def probe(self) -> Probe:

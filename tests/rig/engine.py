@@ -1,8 +1,8 @@
 """An engine that can be checked: it says the marker that it finds in the prompt, then numbered words.
 
 The prompt may hold ``marker:XYZ`` (echoed first), ``words:N`` (how many numbered words, 5 unless told) and
-``thoughts:N`` (how many words of thinking, 3 unless told). It thinks unless it is told not to, in the words of its kind of
-server; a model that cannot think never does. A trailing assistant message is continued.
+``thoughts:N`` (how many words of thinking, 3 unless told). It thinks unless it is told not to, in the words of its kind
+of server; a model that cannot think never does. A trailing assistant message is continued.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 In a test: ``async with Scripted("openai", script=[role(), "one", RST]) as engine: ... engine.url``. As a process of its
 own: ``python -m tests.rig.scripted --flavour openai --port 0`` prints its port; ``POST /_script`` takes a JSON script
-(see ``script.parse``) for the next chat request (``?always`` for all), ``GET /_recorded`` tells the chat requests so far,
-``POST /_reset`` forgets both.
+(see ``script.parse``) for the next chat request (``?always`` for all), ``GET /_recorded`` tells the chat requests so
+far, ``POST /_reset`` forgets both.
 """
 
 from __future__ import annotations

@@ -1,0 +1,201 @@
+"""One request and its answer, read as it comes; and several of them side by side."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Protocol
+
+import httpx
+import msgspec
+
+from backends.base import BackendError
+from backends.client import Client
+from backends.failures import ContextTooLongError, broken, early_end
+from backends.trim import trim
+from buffer.job import Chat, Event, Origin, Usage
+
+COMPLETE_S = 2.0
+"""How long counts may still come after every answer has ended."""
+TRIMS = 3
+"""How often a prompt that is too long is cut and sent again."""
+
+Stream = AsyncGenerator[list[Event], None]
+
+
+class Reader(Protocol):
+    """Takes an answer's bytes, gives its events. ``feed``, ``flush`` and ``whole`` raise ``BackendError``."""
+
+    @property
+    def complete(self) -> bool:
+        """Every answer has ended."""
+        ...
+
+    @property
+    def cut(self) -> bool:
+        """Every answer has ended, though the engine would go on."""
+        ...
+
+    @property
+    def over(self) -> bool:
+        """The engine has said that nothing more comes."""
+        ...
+
+    @property
+    def lively(self) -> bool:
+        """The model has said or thought something."""
+        ...
+
+    @property
+    def seen(self) -> int:
+        """How many messages of the engine have come, comments not counted."""
+        ...
+
+    def feed(self, data: bytes) -> list[Event]: ...
+
+    def flush(self) -> list[Event]:
+        """At the end of the bytes."""
+        ...
+
+    def whole(self, body: bytes) -> list[Event]:
+        """An answer that came in one piece."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    first_s: float
+    """From the request to the model's first word."""
+    stall_s: float
+    """Between two messages of the engine after that."""
+
+
+async def exchange(
+    client: Client, path: str, body: bytes, reader: Reader, *, headers: Mapping[str, str], patience: Patience
+) -> Stream:
+    """The events of one request. Closing it closes the connection. Raises ``BackendError``."""
+    loop = asyncio.get_running_loop()
+    until_at = loop.time() + patience.first_s
+    async with (
+        client.post(path, body, headers, until_at=until_at) as response,
+        aclosing(client.pieces(response)) as pieces,
+    ):
+        if _is_page(client, response):
+            whole = bytearray()
+            while (data := await client.next(pieces, until_at)) is not None:
+                whole += data
+            yield reader.whole(bytes(whole))
+            return
+        while not reader.over:
+            seen = reader.seen
+            try:
+                data = await client.next(pieces, until_at)
+            except BackendError:
+                if reader.complete:
+                    return
+                raise
+            events = reader.flush() if data is None else reader.feed(data)
+            if events:
+                yield events
+            if data is None or reader.cut:
+                return
+            if reader.complete:
+                until_at = loop.time() + COMPLETE_S
+            elif reader.lively and reader.seen > seen:
+                until_at = loop.time() + patience.stall_s
+        await client.tail(pieces)
+
+
+def _is_page(client: Client, response: httpx.Response) -> bool:
+    """Whether the answer comes whole, as JSON. Raises ``BackendError`` on a page for people."""
+    content_type: str = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type == "text/html":
+        raise early_end(client.name, "answered with a web page; is its address right?")
+    return content_type == "application/json"
+
+
+async def guarded(chat: Chat, attempt: Callable[[Chat], Stream]) -> Stream:
+    """An attempt's events, with its errors named by whether something had come before.
+
+    A prompt that is too long loses its oldest turns and is sent again, where the client's API promises that.
+    """
+    begun = False
+    for trims_left in range(TRIMS, -1, -1):
+        try:
+            async with aclosing(attempt(chat)) as stream:
+                async for events in stream:
+                    begun = True
+                    yield events
+        except ContextTooLongError as error:
+            shorter = trim(chat.messages, error.share)
+            if begun or not shorter or not trims_left or chat.front != "ollama" or not chat.truncate:
+                raise
+            chat = msgspec.structs.replace(chat, messages=shorter)
+        except BackendError as error:
+            if begun:
+                raise broken(error) from error
+            raise
+        else:
+            return
+
+
+async def side_by_side(streams: Sequence[Stream]) -> Stream:
+    """The events of ``n`` requests for one answer each, as those of one request for ``n``. The first error ends all."""
+    usages: dict[int, Usage] = {}
+    reads: dict[asyncio.Task[list[Event]], int] = {}
+    try:
+        for index, stream in enumerate(streams):
+            reads[asyncio.ensure_future(_read(stream))] = index
+        while reads:
+            done, _ = await asyncio.wait(reads, return_when=asyncio.FIRST_COMPLETED)
+            for read in sorted(done, key=reads.__getitem__):
+                index = reads.pop(read)
+                events = read.result()
+                if not events:
+                    continue
+                reads[asyncio.ensure_future(_read(streams[index]))] = index
+                if renumbered := _renumbered(events, index, usages):
+                    yield renumbered
+        if usages:
+            yield [_sum(usages)]
+    finally:
+        for read in reads:
+            read.cancel()
+        await asyncio.gather(*reads, return_exceptions=True)
+        for stream in streams:
+            await stream.aclose()
+
+
+async def _read(stream: Stream) -> list[Event]:
+    return await anext(stream, [])
+
+
+def _renumbered(events: list[Event], index: int, usages: dict[int, Usage]) -> list[Event]:
+    kept: list[Event] = []
+    for event in events:
+        if isinstance(event, Usage):
+            usages[index] = event
+        elif isinstance(event, Origin):
+            if index == 0:
+                kept.append(event)
+        else:
+            event.index = index
+            kept.append(event)
+    return kept
+
+
+def _sum(usages: Mapping[int, Usage]) -> Usage:
+    """The prompt counts once, the answers add up; times are those of the slowest."""
+    all_of = list(usages.values())
+    thought = [usage.reasoning for usage in all_of if usage.reasoning is not None]
+    return Usage(
+        prompt=max(usage.prompt for usage in all_of),
+        completion=sum(usage.completion for usage in all_of),
+        cached=all_of[0].cached,
+        reasoning=sum(thought) if thought else None,
+        prompt_ns=max(usage.prompt_ns or 0 for usage in all_of) or None,
+        completion_ns=max(usage.completion_ns or 0 for usage in all_of) or None,
+        load_ns=max(usage.load_ns or 0 for usage in all_of) or None,
+    )

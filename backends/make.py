@@ -1,0 +1,19 @@
+"""From an entry of the configuration to the back end that it means."""
+
+from __future__ import annotations
+
+from backends.base import Backend
+from backends.exchange import Patience
+from backends.ollama import OllamaBackend
+from backends.openai import OpenAIBackend
+from buffer.backend import BackendSpec
+
+
+def make(
+    spec: BackendSpec, *, connect_timeout_s: float, first_token_timeout_s: float, stall_timeout_s: float
+) -> Backend:
+    """Opens no connection. ``first_token_timeout_s`` runs from the request, ``stall_timeout_s`` between messages."""
+    patience = Patience(first_token_timeout_s, stall_timeout_s)
+    if spec.kind == "ollama":
+        return OllamaBackend(spec, connect_timeout_s=connect_timeout_s, patience=patience)
+    return OpenAIBackend(spec, connect_timeout_s=connect_timeout_s, patience=patience)

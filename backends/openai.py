@@ -1,0 +1,100 @@
+"""vLLM, llama.cpp's server, and whatever else speaks OpenAI's chat completions."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from contextlib import aclosing
+from functools import partial
+
+import msgspec
+
+from backends.answer import Answer
+from backends.base import Probe
+from backends.client import Client
+from backends.exchange import Patience, Stream, exchange, guarded, side_by_side
+from backends.probe_openai import probe
+from backends.read_openai import CompletionReader
+from backends.render_openai import Rendered, render
+from backends.thinking import Plan, plan
+from buffer.backend import BackendSpec
+from buffer.job import Chat
+
+_PATH = "/v1/chat/completions"
+_NOT_IN_IDS = re.compile(r"[^\w.\-]")
+
+
+class OpenAIBackend:
+    def __init__(self, spec: BackendSpec, *, connect_timeout_s: float, patience: Patience) -> None:
+        self.spec = spec
+        self._client = Client(spec, connect_timeout_s=connect_timeout_s)
+        self._patience = patience
+        self._contexts: dict[str, int] = {}
+        self._parses: set[str] = set()
+        """Models for which the engine has been seen to tell thinking from answer by itself."""
+
+    def chat(self, chat: Chat, *, upstream_model: str, request_id: str) -> Stream:
+        """See ``backends.base.Backend``."""
+        return guarded(chat, partial(self._attempt, upstream_model, request_id))
+
+    async def probe(self) -> Probe:
+        found = await probe(self._client, self.spec.kind)
+        self._contexts = {model.id: model.context_length for model in found.models}
+        # So that names that come and go cannot pile up.
+        self._parses &= self._contexts.keys()
+        return found
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
+
+    def _attempt(self, upstream_model: str, request_id: str, chat: Chat) -> Stream:
+        if chat.n == 1 or self.spec.kind != "llamacpp":
+            return self._answers(chat, upstream_model, request_id)
+        # llama.cpp refuses more answers than it has slots, and mixes up what they share.
+        return side_by_side([self._answers(one, upstream_model, request_id) for one in single(chat)])
+
+    async def _answers(self, chat: Chat, upstream_model: str, request_id: str) -> Stream:
+        chosen = plan(chat, upstream_model, self.spec.kind, parses=upstream_model in self._parses)
+        rendered = render(chat, self.spec.kind, upstream_model, chosen, context=self._contexts.get(upstream_model, 0))
+        reader = CompletionReader(self.spec.name, _new_answers(chat, chosen, rendered))
+        body = rendered.body()
+        # vLLM makes it the request's name, and names of requests under way must not meet again.
+        headers = {"X-Request-Id": f"{_NOT_IN_IDS.sub('-', request_id)[:64]}-{secrets.token_hex(4)}"}
+        try:
+            async with aclosing(
+                exchange(self._client, _PATH, body, reader, headers=headers, patience=self._patience)
+            ) as events_of_reads:
+                async for events in events_of_reads:
+                    yield events
+        finally:
+            if reader.parsed:
+                self._parses.add(upstream_model)
+
+
+def single(chat: Chat) -> list[Chat]:
+    """A job for ``n`` answers as ``n`` jobs for one, each with a seed of its own if there is one."""
+    seed = chat.sampling.seed
+    alone = []
+    for index in range(chat.n):
+        sampling = chat.sampling if seed is None else msgspec.structs.replace(chat.sampling, seed=seed + index)
+        alone.append(msgspec.structs.replace(chat, n=1, sampling=sampling))
+    return alone
+
+
+def new_call_id() -> str:
+    return f"call_{secrets.token_hex(12)}"
+
+
+def _new_answers(chat: Chat, chosen: Plan, rendered: Rendered) -> list[Answer]:
+    return [
+        Answer(
+            index,
+            mode=chosen.mode,
+            splitter=chosen.splitter(),
+            new_id=new_call_id,
+            stops=rendered.stops,
+            one_call=chat.parallel_tool_calls is False,
+            mute=rendered.mute,
+        )
+        for index in range(chat.n)
+    ]

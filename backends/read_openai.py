@@ -1,0 +1,181 @@
+"""Pure: from the bytes of a chat completion, streamed or whole, to events, whatever engine sent it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from backends.answer import Answer
+from backends.chunk import Choice, Chunk, Counts, Function, Metrics, Timings, decode_chunk
+from backends.failures import early_end, from_payload
+from backends.wire import Events, LineTooLongError
+from buffer.job import Event, Logprobs, Origin, Usage
+
+_BROKEN_REASONS = frozenset({"abort", "error"})
+"""vLLM ends answers so when it is shut down, with an end that looks proper otherwise."""
+
+
+class CompletionReader:
+    """Reads one request's ``answers``. See ``backends.exchange.Reader``."""
+
+    def __init__(self, name: str, answers: Sequence[Answer]) -> None:
+        """``name``: the back end's, for what is said of errors."""
+        self.over = False
+        self.complete = False
+        self.lively = False
+        self.seen = 0
+        self._name = name
+        self._answers = answers
+        self._events = Events()
+        self._ended: set[int] = set()
+        self._usage: Usage | None = None
+        self._told: Usage | None = None
+        self._fingerprint = ""
+        self._begun = False
+
+    @property
+    def cut(self) -> bool:
+        return len(self._ended) < len(self._answers) and self.complete
+
+    @property
+    def parsed(self) -> bool:
+        """The engine has told thinking from answer by itself."""
+        return any(answer.parsed for answer in self._answers)
+
+    def feed(self, data: bytes) -> list[Event]:
+        out: list[Event] = []
+        try:
+            payloads = self._events.feed(data)
+        except LineTooLongError:
+            raise early_end(self._name, "sent a line that is too long") from None
+        for payload in payloads:
+            self._payload(payload, out)
+        return self._out(out)
+
+    def flush(self) -> list[Event]:
+        out: list[Event] = []
+        for payload in self._events.flush():
+            # What is cut short in its last line is reported as an early end, not as bad JSON.
+            if payload.strip() == b"[DONE]" or decode_chunk(payload) is not None:
+                self._payload(payload, out)
+        if not self.complete:
+            raise early_end(self._name, "closed the connection before the answer was complete")
+        return self._out(out)
+
+    def whole(self, body: bytes) -> list[Event]:
+        out: list[Event] = []
+        self._payload(body, out)
+        if not self.complete:
+            raise early_end(self._name, "sent an answer without an end")
+        return self._out(out)
+
+    def _out(self, out: list[Event]) -> list[Event]:
+        if self.complete and self._usage is not None and self._usage != self._told:
+            self._told = self._usage
+            out.append(self._usage)
+        if out and not self._begun:
+            self._begun = True
+            if self._fingerprint:
+                out.insert(0, Origin(self._fingerprint))
+        return out
+
+    def _payload(self, payload: bytes, out: list[Event]) -> None:
+        if payload == b"[DONE]" or payload.strip() == b"[DONE]":
+            self.over = True
+            if not self.complete:
+                raise early_end(self._name, "ended the answer without a reason")
+            return
+        chunk = decode_chunk(payload)
+        if chunk is None:
+            lines = payload.split(b"\n")
+            if len(lines) == 1:
+                raise early_end(self._name, "sent something that is no JSON")
+            # Events without the blank line between them.
+            for line in lines:
+                self._payload(line, out)
+            return
+        self.seen += 1
+        if chunk.error or chunk.object == "error":
+            if self.complete:
+                return
+            raise from_payload(self._name, chunk.error or msgspec.to_builtins(chunk) | _code(payload))
+        if chunk.system_fingerprint and not self._fingerprint:
+            self._fingerprint = chunk.system_fingerprint
+        self._count(chunk)
+        for choice in chunk.choices or ():
+            if 0 <= choice.index < len(self._answers):
+                answer = self._answers[choice.index]
+                self._choice(choice, answer, out)
+                self.lively = self.lively or answer.lively
+                if answer.finished and not self.complete:
+                    self.complete = all(one.finished for one in self._answers)
+
+    def _choice(self, choice: Choice, answer: Answer, out: list[Event]) -> None:
+        delta = choice.delta or choice.message
+        if delta is not None:
+            thought = _text(delta.reasoning) or _text(delta.reasoning_content)
+            content = _text(delta.content)
+            answer.reasoning(thought, out)
+            answer.content(content, out)
+            for place, call in enumerate(delta.tool_calls or ()):
+                key = call.index if call.index is not None else place if choice.delta is None else 0
+                function = call.function or Function()
+                answer.tool(key, call.id or "", function.name or "", _arguments(function.arguments), out)
+            if choice.logprobs is not None and choice.logprobs.content is not None and not answer.finished:
+                told = bytes(choice.logprobs.content).decode("utf-8", "replace")
+                # Those of thinking that is kept back would tell it after all.
+                if told not in ("null", "[]") and (content or not thought or answer.shows_thinking):
+                    out.append(Logprobs(told, answer.index))
+        if choice.finish_reason:
+            if choice.finish_reason in _BROKEN_REASONS and not answer.finished:
+                raise early_end(self._name, "aborted the answer")
+            self._ended.add(answer.index)
+            answer.finish(choice.finish_reason, out)
+
+    def _count(self, chunk: Chunk) -> None:
+        usage, timings, metrics = chunk.usage, chunk.timings, chunk.metrics
+        if usage is None and timings is None:
+            return
+        usage, timings = usage or Counts(), timings or Timings()
+        metrics = metrics or Metrics()
+        before = self._usage or Usage(0, 0)
+        cached = usage.prompt_tokens_details.cached_tokens if usage.prompt_tokens_details else None
+        thought = usage.completion_tokens_details.reasoning_tokens if usage.completion_tokens_details else None
+        prompt = usage.prompt_tokens
+        if prompt is None and timings.prompt_n is not None:
+            prompt = timings.prompt_n + (timings.cache_n or 0)
+        completion = usage.completion_tokens if usage.completion_tokens is not None else timings.predicted_n
+        self._usage = Usage(
+            prompt=before.prompt if prompt is None else prompt,
+            completion=before.completion if completion is None else completion,
+            cached=next((n for n in (cached, timings.cache_n, before.cached) if n is not None), None),
+            reasoning=before.reasoning if thought is None else thought,
+            prompt_ns=_ns(timings.prompt_ms, metrics.time_to_first_token_ms) or before.prompt_ns,
+            completion_ns=_ns(timings.predicted_ms, metrics.generation_time_ms) or before.completion_ns,
+        )
+
+
+def _code(payload: bytes) -> dict[str, Any]:
+    told = msgspec.json.decode(payload)
+    return {name: told[name] for name in ("code", "type", "param") if name in told}
+
+
+def _text(value: Any) -> str:
+    """A text, or the joined texts of a list of parts."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "".join(part["text"] for part in value if isinstance(part, dict) and isinstance(part.get("text"), str))
+    return ""
+
+
+def _arguments(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return "" if value is None else msgspec.json.encode(value).decode()
+
+
+def _ns(*milliseconds: float | None) -> int | None:
+    return next((round(ms * 1e6) for ms in milliseconds if ms is not None), None)

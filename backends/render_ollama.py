@@ -1,0 +1,121 @@
+"""Pure: a job as the body of Ollama's ``/api/chat``."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from backends.base import BackendError
+from backends.extras import ollama_format
+from backends.thinking import Plan, ollama_think
+from buffer.job import AudioPart, Chat, ImagePart, Message
+
+log = logging.getLogger("doublebuffer.backends")
+
+_LOADING = frozenset({"num_ctx", "num_batch", "num_gpu", "main_gpu", "use_mmap", "num_thread", "draft_num_predict"})
+"""Options that make Ollama load the model anew when they change."""
+_OURS = frozenset({"mode", "stop", "num_predict"})
+
+
+def render_ollama(chat: Chat, upstream_model: str, chosen: Plan, *, num_ctx: int | None) -> dict[str, Any]:
+    """``num_ctx``: the operator's; clients cannot change it then. Raises ``BackendError``."""
+    fields: dict[str, Any] = {
+        "model": upstream_model,
+        "messages": [_message(message) for message in chat.messages],
+        "stream": True,
+        "options": _options(chat, num_ctx),
+    }
+    if tools := _tools(chat):
+        fields["tools"] = tools
+    if (wanted := ollama_format(chat)) is not None:
+        fields["format"] = wanted
+    if (think := ollama_think(chosen, chat)) is not None:
+        fields["think"] = think
+    if chat.keep_alive is not None:
+        fields["keep_alive"] = chat.keep_alive
+    if not chat.truncate:
+        fields["truncate"] = False
+    if chat.logprobs:
+        fields["logprobs"] = True
+        if chat.top_logprobs is not None:
+            fields["top_logprobs"] = chat.top_logprobs
+    if "shift" in chat.extra:
+        fields["shift"] = chat.extra["shift"]
+    return fields
+
+
+def _message(message: Message) -> dict[str, Any]:
+    # Ollama wants a text here, always.
+    wire: dict[str, Any] = {"role": message.role, "content": message.text()}
+    if message.reasoning:
+        wire["thinking"] = message.reasoning
+    if not isinstance(message.content, str):
+        media = [_base64(part.url) for part in message.content if isinstance(part, ImagePart)]
+        media += [part.data for part in message.content if isinstance(part, AudioPart)]
+        if media:
+            wire["images"] = media
+    if message.tool_calls:
+        wire["tool_calls"] = [
+            {
+                "id": call.id,
+                "function": {"index": at, "name": call.name, "arguments": _arguments(call.arguments)},
+            }
+            for at, call in enumerate(message.tool_calls)
+        ]
+    if message.role == "tool":
+        if message.tool_call_id:
+            wire["tool_call_id"] = message.tool_call_id
+        if message.tool_name:
+            wire["tool_name"] = message.tool_name
+    return wire
+
+
+def _arguments(text: str) -> Raw | dict[str, Any]:
+    """An object as it was written, so that the order of its keys stays."""
+    try:
+        if isinstance(msgspec.json.decode(text or "{}"), dict):
+            return Raw((text or "{}").encode())
+    except msgspec.DecodeError:
+        log.debug("a tool call's arguments in a conversation are no JSON; sent as none")
+    return {}
+
+
+def _base64(url: str) -> str:
+    head, comma, data = url.partition(",")
+    if not comma or not head.startswith("data:"):
+        message = "Images must be sent as base64: Ollama fetches no links."
+        raise BackendError(message, kind="client", status=400, code="unsupported_value", param="messages")
+    return data
+
+
+def _tools(chat: Chat) -> list[Raw]:
+    """The tools that may be called. Ollama cannot be made to call one; a named one is made the only one."""
+    choice: Any = None if chat.tool_choice is None else msgspec.json.decode(chat.tool_choice)
+    if choice == "none":
+        return []
+    function = choice.get("function") if isinstance(choice, dict) else None
+    if not isinstance(function, dict):
+        return chat.tools
+    name = function.get("name")
+    return [tool for tool in chat.tools if _name(msgspec.json.decode(tool)) == name] or chat.tools
+
+
+def _name(tool: Any) -> Any:
+    function = tool.get("function") if isinstance(tool, dict) else None
+    return function.get("name") if isinstance(function, dict) else None
+
+
+def _options(chat: Chat, num_ctx: int | None) -> dict[str, Any]:
+    left_out = _OURS | _LOADING if num_ctx else _OURS | (_LOADING - {"num_ctx"})
+    options: dict[str, Any] = {name: value for name, value in chat.options.items() if name not in left_out}
+    options |= {name: value for name, value in msgspec.to_builtins(chat.sampling).items() if value is not None}
+    if chat.max_tokens is not None:
+        options["num_predict"] = chat.max_tokens
+    if chat.stop:
+        options["stop"] = chat.stop
+    if num_ctx:
+        options["num_ctx"] = num_ctx
+    return options

@@ -1,0 +1,115 @@
+"""Pure: how a job's wish for thinking is put to an engine, and what to make of the thinking that comes back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from backends.reasoning import Splitter
+from buffer.backend import Kind
+from buffer.family import Family, family
+from buffer.job import Chat, Think
+
+Mode = Literal["show", "hold", "drop", "answer"]
+"""What becomes of thinking that arrives. ``show``: it is sent on as such. ``drop``: it is not wanted. ``hold``: it is
+not wanted, but if the answer proper stays empty it was the answer, put in the wrong field by the engine's parser.
+``answer``: it is the answer."""
+
+LEVELS = ("low", "medium", "high", "max")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    think: Think
+    """The wish, after what the engine can do."""
+    mode: Mode
+    family: Family
+    continues: bool
+    """The last message is the beginning of the answer."""
+    inside: bool = False
+    fields: dict[str, Any] = field(default_factory=dict)
+    """``reasoning_effort`` and what goes into ``chat_template_kwargs``, for OpenAI's form."""
+
+    def splitter(self) -> Splitter | None:
+        """A splitter for the answer's text; None where the family shows no tags or the text is all answer."""
+        if self.mode == "answer" or not self.family.open_tag:
+            return None
+        return Splitter(self.family.open_tag, self.family.close_tag, inside=self.inside)
+
+
+def continues(chat: Chat) -> bool:
+    """Whether the answer is to go on from a trailing assistant message."""
+    if not chat.messages:
+        return False
+    last = chat.messages[-1]
+    return last.role == "assistant" and not last.tool_calls and bool(last.content)
+
+
+def plan(chat: Chat, upstream_model: str, kind: Kind, *, parses: bool = False) -> Plan:
+    """``parses``: this engine has been seen to tell thinking from answer by itself for this model."""
+    found = family(upstream_model)
+    if not found.known:
+        found = family(chat.model)
+    goes_on = continues(chat)
+    think: Think = chat.think
+    if goes_on and found.thinks != "always":
+        # Engines refuse to go on from a beginning with thinking on, or take the rest for thinking.
+        think = "off"
+    tagged = kind in ("vllm", "openai") and not parses and not goes_on
+    return Plan(
+        think=think,
+        mode=_mode(found, think, kind, goes_on=goes_on),
+        family=found,
+        continues=goes_on,
+        inside=tagged and found.starts_inside(think),
+        fields=_fields(found, think),
+    )
+
+
+def _mode(found: Family, think: Think, kind: Kind, *, goes_on: bool) -> Mode:
+    if goes_on:
+        return "answer"
+    if found.known and found.thinks == "never" and kind != "ollama" and think in ("unset", "off"):
+        # vLLM's reasoning parser calls everything thinking that a model without thinking says.
+        return "answer"
+    if think != "off":
+        return "show"
+    return "drop" if found.thinks == "always" else "hold"
+
+
+def _fields(found: Family, think: Think) -> dict[str, Any]:
+    if think == "unset":
+        return {}
+    if found.switch == "effort":
+        # There is no off: the least is asked for, and hidden.
+        word = found.effort_words.get("low" if think == "off" else think)
+        return {"reasoning_effort": word} if word else {}
+    if found.switch == "none":
+        return {"chat_template_kwargs": {"enable_thinking": False}} if think == "off" and not found.can_think else {}
+    on = think != "off"
+    switches = {found.switch: on}
+    if found.switch == "thinking":
+        switches["enable_thinking"] = on
+    fields: dict[str, Any] = {"chat_template_kwargs": switches}
+    if think in LEVELS:
+        word = found.effort_words.get(think) if found.known else {"max": "high"}.get(think, think)
+        if word:
+            fields["reasoning_effort"] = word
+    return fields
+
+
+def ollama_think(chosen: Plan, chat: Chat) -> bool | str | None:
+    """The value of Ollama's ``think``; None: leave it out."""
+    found, think = chosen.family, chosen.think
+    if think == "unset":
+        return None
+    if think == "off":
+        return False
+    if found.known and not found.can_think and chat.front == "openai":
+        # Ollama refuses it, OpenAI's clients expect it to be without effect.
+        return None
+    if think in LEVELS:
+        if found.effort_words:
+            return found.effort_words[think] if found.switch == "effort" else think
+        return True if found.known else think
+    return True

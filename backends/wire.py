@@ -1,0 +1,81 @@
+"""From the bytes of an answer to its lines, and to the payloads of server-sent events.
+
+Bytes are split on ``\\n`` and on nothing else: engines send U+2028, U+0085 and the like raw inside JSON texts, and
+readers that split on those cut an answer in two. A line is looked at only when it is whole, so no character is cut.
+"""
+
+from __future__ import annotations
+
+LINE_LIMIT = 128 * 1024 * 1024
+"""Bytes. A picture comes as one line of many megabytes; beyond this it is no answer any more."""
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class LineTooLongError(Exception):
+    """A line passed ``LINE_LIMIT``."""
+
+
+class Lines:
+    """Splits a stream of bytes into lines, without their ends (``\\n`` or ``\\r\\n``)."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._fresh = True
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The lines that these bytes complete. Raises ``LineTooLongError``."""
+        lines = data.split(b"\n")
+        rest = lines.pop()
+        if lines and self._parts:
+            self._parts.append(lines[0])
+            lines[0] = b"".join(self._parts)
+            self._parts.clear()
+            self._size = 0
+        if rest:
+            self._parts.append(rest)
+            self._size += len(rest)
+            if self._size > LINE_LIMIT:
+                raise LineTooLongError
+        if lines and self._fresh:
+            self._fresh = False
+            lines[0] = lines[0].removeprefix(_BOM)
+        return [line[:-1] if line.endswith(b"\r") else line for line in lines]
+
+    def flush(self) -> bytes:
+        """What came after the last line end."""
+        rest = b"".join(self._parts)
+        self._parts.clear()
+        self._size = 0
+        return rest.removesuffix(b"\r")
+
+
+class Events:
+    """Takes the ``data`` payloads out of server-sent events. Comments and other fields are passed over."""
+
+    def __init__(self) -> None:
+        self._lines = Lines()
+        self._data: list[bytes] = []
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The payloads of the events that these bytes complete. Raises ``LineTooLongError``."""
+        payloads: list[bytes] = []
+        for line in self._lines.feed(data):
+            self._take(line, payloads)
+        return payloads
+
+    def flush(self) -> list[bytes]:
+        """The payload of an event whose closing blank line never came; it may be cut short."""
+        payloads: list[bytes] = []
+        self._take(self._lines.flush(), payloads)
+        self._take(b"", payloads)
+        return payloads
+
+    def _take(self, line: bytes, payloads: list[bytes]) -> None:
+        if not line:
+            if self._data:
+                payloads.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
+                self._data = []
+        elif line.startswith(b"data:"):
+            self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
