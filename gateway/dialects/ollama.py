@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-from msgspec import Raw
 
 from buffer.job import Chat, Failure, Message, Sampling
 from gateway.dialects import thinking
@@ -47,8 +46,8 @@ _NO_BODY = "missing request body"
 def parse_chat(body: bytes, *, allow_image_urls: bool = False) -> Chat:
     """The chat that ``body`` asks for, whatever content type it came with. Raises ``BadRequest`` and nothing else.
 
-    A chat without messages asks to load the model or to unload it: see ``load_answer``. Top-level fields that
-    Ollama does not have are dropped, as Ollama does.
+    A chat without messages asks to load the model or to unload it: see ``load_answer``. Of the top-level fields
+    that nobody here reads, ``shift`` goes on to Ollama; those that it does not have are dropped, as it does.
     """
     fields = read_fields(body, _NO_BODY)
     options = take_object(fields, "options")
@@ -60,10 +59,6 @@ def parse_chat(body: bytes, *, allow_image_urls: bool = False) -> Chat:
     take_sampling(options, chat.sampling, _OPTION)
     chat.stop = take_stop(options, 'option "stop"') or []
     chat.max_tokens = take_num_predict(options)
-    if chat.max_tokens == 0:
-        # "Read the prompt, say nothing." Not every engine knows that: it may say one word, which the answer leaves out.
-        chat.max_tokens = 1
-        options["num_predict"] = Raw(b"0")
     chat.tools = take_tools(fields)
     chat.format = take_ollama_format(fields)
     chat.keep_alive = take_keep_alive(fields)
@@ -76,6 +71,8 @@ def parse_chat(body: bytes, *, allow_image_urls: bool = False) -> Chat:
     if system and not any(message.role == "system" for message in chat.messages):
         # Open WebUI puts its system prompt there at times.
         chat.messages.insert(0, Message("system", system))
+    if "shift" in fields:
+        chat.extra = carry({"shift": fields["shift"]})
     chat.options = carry(options, "options.")
     return chat
 

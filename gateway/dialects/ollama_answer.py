@@ -197,8 +197,8 @@ class Whole:
 
 
 def is_mute(chat: Chat) -> bool:
-    """The client asked for an answer of no tokens at all, which no engine is told: it is told one."""
-    return chat.options.get("num_predict") is not None
+    """The client asked for an answer of no tokens at all. An engine that cannot do so may send one all the same."""
+    return chat.max_tokens == 0
 
 
 def done_reason(reason: str, *, mute: bool) -> bytes:

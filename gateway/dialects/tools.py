@@ -15,7 +15,7 @@ _CHOICES = {"none", "auto", "required", "any"}
 
 class WireFunction(Struct):
     name: str
-    arguments: Raw | None = None
+    arguments: Raw = Raw(b"null")
     index: int | None = None
 
 
@@ -64,6 +64,8 @@ def take_tool_choice(fields: Fields, tools: list[Raw]) -> Raw | None:
     choice = plain(raw, "tool_choice")
     if not isinstance(choice, dict) and not (isinstance(choice, str) and choice in _CHOICES):
         raise wrong_type("tool_choice", "'none', 'auto', 'required' or a tool's name in an object")
+    if choice == "any":
+        raw = Raw(b'"required"')
     return carried(raw, "tool_choice") if tools else None
 
 
@@ -83,9 +85,9 @@ def read_calls(wire: list[WireCall], place: int) -> list[ToolCall]:
     ]
 
 
-def arguments(raw: Raw | None) -> str:
+def arguments(raw: Raw) -> str:
     """A call's arguments as the text of a JSON object. Raises ``BadRequest`` if they are none."""
-    data: str | bytes = b"" if raw is None else bytes(raw)
+    data: str | bytes = bytes(raw)
     if data == b"null":
         data = b""
     if data[:1] == b'"':

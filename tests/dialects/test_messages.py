@@ -1,0 +1,272 @@
+import base64
+import json
+
+import pytest
+
+from buffer.job import AudioPart, ImagePart, TextPart
+from gateway.dialects import ollama, openai
+from gateway.dialects.errors import BadRequest
+
+PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(30)).decode()
+
+
+def from_openai(*messages, allow=False):
+    body = json.dumps({"model": "m", "messages": messages}).encode()
+    return openai.parse_chat(body, allow_image_urls=allow).messages
+
+
+def from_ollama(*messages, allow=False):
+    body = json.dumps({"model": "m", "messages": messages}).encode()
+    return ollama.parse_chat(body, allow_image_urls=allow).messages
+
+
+def call(name, arguments, **more):
+    return {"id": "c1", "type": "function", "function": {"name": name, "arguments": arguments}, **more}
+
+
+# Tools
+
+
+@pytest.mark.parametrize("assistant", [{"content": None}, {}, {"content": ""}])
+@pytest.mark.parametrize("content", ["rain", None])
+def test_a_tool_chain_of_openai(assistant, content):
+    messages = from_openai(
+        {"role": "user", "content": "weather?"},
+        {"role": "assistant", "tool_calls": [call("w", '{"city": "Oslo"}')], **assistant},
+        {"role": "tool", "tool_call_id": "c1", "content": content},
+    )
+    assert [message.role for message in messages] == ["user", "assistant", "tool"]
+    assert messages[1].content == ""
+    (found,) = messages[1].tool_calls
+    assert (found.id, found.name, found.arguments) == ("c1", "w", '{"city":"Oslo"}')
+    assert (messages[2].tool_call_id, messages[2].tool_name, messages[2].content) == ("c1", "w", content or "")
+
+
+def test_a_history_that_lost_its_ids():
+    messages = from_ollama(
+        {"role": "user", "content": "time?"},
+        {"role": "assistant", "tool_calls": [{"function": {"name": "now", "arguments": {}}}]},
+        {"role": "tool", "tool_name": "now", "content": "08:00"},
+    )
+    assert messages[1].tool_calls[0].id == messages[2].tool_call_id == "call_1_0"
+    assert messages[1].tool_calls[0].arguments == "{}"
+
+
+def test_results_are_tied_by_name_then_by_place():
+    calls = [{"function": {"name": name, "arguments": {}}} for name in ("a", "b", "a", "c")]
+    results = [{"role": "tool", "tool_name": name, "content": "x"} for name in ("b", "a", "a")]
+    messages = from_ollama(
+        {"role": "assistant", "content": "", "tool_calls": calls},
+        *results,
+        {"role": "tool", "content": "x"},
+        {"role": "tool", "content": "x"},
+    )
+    ids = [message.tool_call_id for message in messages[1:]]
+    assert ids == ["call_0_1", "call_0_0", "call_0_2", "call_0_3", "call_orphan_0"]
+    assert [message.tool_name for message in messages[1:]] == ["b", "a", "a", "c", ""]
+
+
+def test_the_nearest_turn_is_answered_and_a_known_id_finds_an_older_one():
+    messages = from_ollama(
+        {"role": "assistant", "tool_calls": [{"id": "old", "function": {"name": "a", "arguments": {}}}]},
+        {"role": "assistant", "tool_calls": [{"id": "new", "function": {"name": "a", "arguments": {}}}]},
+        {"role": "tool", "tool_name": "a", "content": "x"},
+        {"role": "tool", "tool_call_id": "old", "content": "y"},
+    )
+    assert [message.tool_call_id for message in messages[2:]] == ["new", "old"]
+
+
+def test_an_unknown_id_that_answers_nothing_is_kept():
+    assert from_openai({"role": "tool", "tool_call_id": "zz", "content": "x"})[0].tool_call_id == "zz"
+
+
+def test_calls_are_sorted_by_index_wherever_it_stands():
+    outside = [
+        {"index": 1, "function": {"name": "b", "arguments": {}}},
+        {"index": 0, "function": {"name": "a", "arguments": {}}},
+    ]
+    inside = [
+        {"function": {"index": 1, "name": "b", "arguments": {}}},
+        {"function": {"index": 0, "name": "a", "arguments": {}}},
+    ]
+    partly = [{"index": 1, "function": {"name": "b", "arguments": {}}}, {"function": {"name": "a", "arguments": {}}}]
+    for calls, names in ((outside, ["a", "b"]), (inside, ["a", "b"]), (partly, ["b", "a"])):
+        (message,) = from_ollama({"role": "assistant", "tool_calls": calls})
+        assert [one.name for one in message.tool_calls] == names
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"z": 1, "a": [2.50, None]}, '{"z":1,"a":[2.5,null]}'),
+        ('{"z": 1,\n "a": 2}', '{"z":1,"a":2}'),
+        ("", "{}"),
+        (None, "{}"),
+        ({}, "{}"),
+        ({"t": "a\u2028b"}, '{"t":"a\\u2028b"}'),
+    ],
+)
+@pytest.mark.parametrize("parse", [from_openai, from_ollama])
+def test_arguments(parse, arguments, text):
+    (message,) = parse({"role": "assistant", "content": "", "tool_calls": [call("w", arguments)]})
+    assert message.tool_calls[0].arguments == text
+
+
+@pytest.mark.parametrize("arguments", ["not json", "[1]", "5", 5, [1], '{"a":'])
+@pytest.mark.parametrize("parse", [from_openai, from_ollama])
+def test_arguments_that_are_no_object(parse, arguments):
+    with pytest.raises(BadRequest, match="invalid tool call arguments"):
+        parse({"role": "assistant", "content": "", "tool_calls": [call("w", arguments)]})
+
+
+def test_the_function_calls_of_old():
+    messages = from_openai(
+        {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}},
+        {"role": "function", "name": "f", "content": "1"},
+    )
+    assert messages[0].tool_calls[0].id == messages[1].tool_call_id == "call_0_0"
+    assert messages[1].role == "tool"
+
+
+# Roles, texts, thinking
+
+
+def test_developer_is_system_and_late_system_messages_stay():
+    messages = from_openai(
+        {"role": "developer", "content": "a"},
+        {"role": "user", "content": "b", "name": "Ann"},
+        {"role": "system", "content": "c"},
+    )
+    assert [(message.role, message.content) for message in messages] == [
+        ("system", "a"),
+        ("user", "b"),
+        ("system", "c"),
+    ]
+    assert messages[1].name == "Ann"
+
+
+def test_ollama_roles_are_lowered_and_pass():
+    assert [m.role for m in from_ollama({"role": "USER", "content": "x"}, {"role": "control", "content": "y"})] == [
+        "user",
+        "control",
+    ]
+
+
+def test_earlier_thinking_is_kept():
+    assert from_ollama({"role": "assistant", "content": "x", "thinking": "t"})[0].reasoning == "t"
+    assert from_openai({"role": "assistant", "content": "x", "reasoning_content": "t"})[0].reasoning == "t"
+    both = {"role": "assistant", "content": "x", "reasoning": "new", "reasoning_content": "old"}
+    assert from_openai(both)[0].reasoning == "new"
+
+
+def test_missing_content_in_ollama_is_empty():
+    assert [m.content for m in from_ollama({"role": "user"}, {"role": "user", "content": None})] == ["", ""]
+
+
+def test_parts_of_text_are_joined():
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert from_openai({"role": "user", "content": parts})[0].content == "a\nb"
+    assert from_openai({"role": "user", "content": []})[0].content == ""
+
+
+# Pictures and sound
+
+
+def test_a_picture_between_texts():
+    parts = [
+        {"type": "text", "text": "what"},
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}", "detail": "low"}},
+        {"type": "text", "text": "is this"},
+    ]
+    assert from_openai({"role": "user", "content": parts})[0].content == [
+        TextPart("what"),
+        ImagePart(f"data:image/png;base64,{PNG}"),
+        TextPart("is this"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("image", "url"),
+    [
+        (PNG, f"data:image/png;base64,{PNG}"),
+        (f"data:image/png;base64,{PNG}", f"data:image/png;base64,{PNG}"),
+        (f"data:image/jpg;base64,{PNG}", f"data:image/jpeg;base64,{PNG}"),
+        (f"data:;base64,{PNG}", f"data:image/png;base64,{PNG}"),
+        (f"DATA:image/png;charset=x;base64,{PNG}", f"data:image/png;base64,{PNG}"),
+        (PNG[:20] + "\n " + PNG[20:] + "\r\n", f"data:image/png;base64,{PNG}"),
+        (PNG.rstrip("="), f"data:image/png;base64,{PNG}"),
+    ],
+)
+def test_spellings_of_a_picture(image, url):
+    expected = [TextPart("x"), ImagePart(url)]
+    assert from_ollama({"role": "user", "content": "x", "images": [image]})[0].content == expected
+    part = {"type": "image_url", "image_url": image}
+    assert from_openai({"role": "user", "content": [part]})[0].content == expected[1:]
+
+
+@pytest.mark.parametrize(
+    ("magic", "mime"),
+    [
+        (b"\x89PNG\r\n\x1a\n", "image/png"),
+        (b"\xff\xd8\xff\xe0", "image/jpeg"),
+        (b"GIF89a", "image/gif"),
+        (b"RIFF\0\0\0\0WEBPVP8 ", "image/webp"),
+        (b"BM\0\0\0\0", "image/bmp"),
+        (b"who knows", "image/jpeg"),
+    ],
+)
+def test_types_are_told_by_the_first_bytes(magic, mime):
+    data = base64.b64encode(magic + bytes(20)).decode()
+    assert from_ollama({"role": "user", "images": [data]})[0].content == [ImagePart(f"data:{mime};base64,{data}")]
+
+
+@pytest.mark.parametrize(
+    ("magic", "form"),
+    [(b"RIFF\0\0\0\0WAVEfmt ", "wav"), (b"ID3\4", "mp3"), (b"fLaC", "flac"), (b"OggS", "ogg")],
+)
+def test_sound_among_ollamas_images(magic, form):
+    data = base64.b64encode(magic + bytes(20)).decode()
+    assert from_ollama({"role": "user", "content": "x", "images": [data]})[0].content == [
+        TextPart("x"),
+        AudioPart(data, form),
+    ]
+
+
+def test_openais_sound():
+    part = {"type": "input_audio", "input_audio": {"data": PNG, "format": "mp3"}}
+    assert from_openai({"role": "user", "content": [part]})[0].content == [AudioPart(PNG, "mp3")]
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1/a.png", "HTTPS://example.org/a.png"])
+def test_links_only_where_allowed(url):
+    part = {"type": "image_url", "image_url": {"url": url}}
+    for parse, message in (
+        (from_openai, {"role": "user", "content": [part]}),
+        (from_ollama, {"role": "user", "images": [url]}),
+    ):
+        with pytest.raises(BadRequest, match="base64 encoded data"):
+            parse(message)
+        assert parse(message, allow=True)[0].content == [ImagePart(url)]
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "",
+        "a",
+        "abcde",
+        "äbc=",
+        "ab=c",
+        "a===",
+        "====",
+        "not base64!",
+        "data:image/png,abc",
+        "data:text/html;base64,aGk=",
+        "file:///etc/passwd",
+    ],
+)
+def test_pictures_that_are_none(image):
+    with pytest.raises(BadRequest):
+        from_ollama({"role": "user", "images": [image]})
+    with pytest.raises(BadRequest):
+        from_openai({"role": "user", "content": [{"type": "image_url", "image_url": {"url": image}}]})
