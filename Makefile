@@ -16,15 +16,16 @@ help: ## this list
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Doublebuffer needs Python 3.11 or newer, and found none as python3." >&2; exit 2; }
-	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 2; }
+	@echo "Making $(VENV) and installing into it; this is done once."
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 2; }
 
 # Installed, and still what pyproject.toml asks for: the stamps are as old as the last installation.
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
 $(VENV)/.installed-test: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
 	@touch $(VENV)/.installed $@
 
 up: $(VENV)/.installed ## install, then run gateway and worker on whatever engine this machine has

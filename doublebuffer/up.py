@@ -97,7 +97,7 @@ class _House:
             async with asyncio.TaskGroup() as group:
                 group.create_task(Worker(settings, self.store, telemetry=self.telemetry).run(replaced))
                 await self._tell(settings, simulated=True)
-            gone = BackendState(name=spec.name, kind=spec.kind)
+            gone = BackendState(name=spec.name, kind=spec.kind, up=False)
             with contextlib.suppress(StoreUnavailable):  # its last word then stands until its lifetime is over
                 await publish_state(self.store, Keys(spec.pool, self.store.prefix), gone, FORGOTTEN_S)
 
