@@ -2,41 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Iterator
 
-from buffer.job import Chat, End, Event, ToolDelta
-
-
-class Answer(Protocol):
-    """One chat's answer being written, event by event. ``now``: seconds since 1970, never going back."""
-
-    @property
-    def finished(self) -> bool:
-        """Each of the answers has said why it stopped, so that nothing of them can be missing."""
-        ...
-
-    def feed(self, events: Sequence[Event], now: float) -> bytes: ...
-
-
-class AnswerStream(Answer, Protocol):
-    """An answer sent while it is made. How its events are grouped changes nothing but the instants in it."""
-
-    def heartbeat(self, now: float) -> bytes:
-        """Bytes that keep a waiting connection open and that every client's parser skips."""
-        ...
-
-    def end(self, end: End, now: float, *, queued_s: float = 0.0) -> bytes:
-        """The last bytes. ``queued_s``: from arrival to dispatch. A failure after the whole answer is none."""
-        ...
-
-
-class AnswerWhole(Answer, Protocol):
-    """An answer sent in one piece; ``feed`` returns nothing."""
-
-    def end(self, end: End, now: float, *, queued_s: float = 0.0) -> tuple[int, bytes]:
-        """HTTP status and body."""
-        ...
+from buffer.job import Chat, ToolDelta
 
 
 def hides(chat: Chat) -> bool:

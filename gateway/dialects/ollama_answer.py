@@ -77,7 +77,10 @@ class _Line:
 
 
 class Stream:
-    """A streamed answer: thinking and content as they come, then whole tool calls, then a line with the figures."""
+    """A streamed answer: thinking and content as they come, then whole tool calls, then a line with the figures.
+
+    How its events are grouped changes nothing but the instants in it, which are in seconds since 1970.
+    """
 
     def __init__(self, chat: Chat, *, id: str, created: float, failure_as_text: bool = False) -> None:
         """``failure_as_text``: say a failure in a last piece of content too, for a client that skips error lines."""
@@ -95,9 +98,11 @@ class Stream:
 
     @property
     def finished(self) -> bool:
+        """The answer has said why it stopped, so that nothing of it can be missing."""
         return bool(self._reason)
 
     def heartbeat(self, now: float) -> bytes:
+        """Keeps a waiting connection open: a piece of no text, since an empty line breaks clients."""
         return self._line(now) + b'""' + _MORE
 
     def feed(self, events: Sequence[Event], now: float) -> bytes:
@@ -132,6 +137,7 @@ class Stream:
         self._clock.tick(now)
 
     def end(self, end: End, now: float, *, queued_s: float = 0.0) -> bytes:
+        """The last bytes. ``queued_s``: from arrival to dispatch. A failure after the whole answer is none."""
         failure = None if self.finished else failure_of(end)
         calls = b"" if self._mute else whole_calls(self._calls, self._reason)
         if failure is None and calls is None:
@@ -177,6 +183,7 @@ class Whole:
         return b""
 
     def end(self, end: End, now: float, *, queued_s: float = 0.0) -> tuple[int, bytes]:
+        """HTTP status and body. ``queued_s``: from arrival to dispatch."""
         one = self._gathered.answers[0]
         failure = None if self.finished else failure_of(end)
         calls = b"" if self._mute else whole_calls(one.calls, one.reason)

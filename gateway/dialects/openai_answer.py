@@ -69,6 +69,7 @@ class Whole:
         return b""
 
     def end(self, end: End, now: float, *, queued_s: float = 0.0) -> tuple[int, bytes]:
+        """HTTP status and body."""
         failure = failure_of(end)
         gathered = self._gathered
         if failure is not None and not gathered.finished:

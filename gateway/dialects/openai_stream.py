@@ -31,7 +31,10 @@ class _Choice:
 
 
 class Stream:
-    """A streamed answer: the role, a chunk for each event, why it stopped and, if asked, the usage."""
+    """A streamed answer: the role, a chunk for each event, why it stopped and, if asked, the usage.
+
+    How its events are grouped changes nothing. Instants are in seconds since 1970.
+    """
 
     def __init__(self, chat: Chat, *, id: str, created: float) -> None:
         self._id = id
@@ -59,9 +62,11 @@ class Stream:
 
     @property
     def finished(self) -> bool:
+        """Each of the answers has said why it stopped, so that nothing of them can be missing."""
         return len(self._choices) == self._n and all(choice.finished for choice in self._choices.values())
 
     def heartbeat(self, now: float) -> bytes:
+        """Keeps a waiting connection open; every client's parser skips it."""
         return b": keep-alive\n\n"
 
     def feed(self, events: Sequence[Event], now: float) -> bytes:
@@ -99,6 +104,7 @@ class Stream:
         return b"".join(out)
 
     def end(self, end: End, now: float, *, queued_s: float = 0.0) -> bytes:
+        """The last bytes. A failure after the whole answer is none."""
         failure = failure_of(end)
         if failure is not None and not self.finished:
             return b"data: " + error(failure) + b"\n\n" + DONE
