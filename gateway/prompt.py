@@ -1,4 +1,4 @@
-"""What of a chat costs an engine work: the prompt in pieces that its prefix cache may know, images as so many tokens."""
+"""What of a chat costs an engine work: the prompt in pieces that its prefix cache may know."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ _AUDIO_BASE64_BYTES_PER_TOKEN = 1000
 
 
 def prompt_parts(chat: Chat) -> Iterator[bytes]:
-    """The prompt as an engine's template would lay it out, tools first. What is no text becomes filler that is as long as its
-    tokens and different for different data."""
+    """The prompt as an engine's template would lay it out, tools first.
+
+    What is no text becomes filler that is as long as its tokens and different for different data.
+    """
     if chat.tools:
         yield b"".join(bytes(tool) for tool in chat.tools)
     for message in chat.messages:

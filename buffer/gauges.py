@@ -1,0 +1,27 @@
+"""What Redis knows now, for whoever asks for metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from buffer.job import LANES
+from buffer.lanes import Lanes
+from buffer.load import alive_workers, read_states
+from buffer.telemetry import BackendGauges, Gauges
+
+
+async def read_gauges(pools: Iterable[Lanes]) -> Gauges:
+    """The gauges of all ``pools`` together. Raises ``StoreUnavailable``."""
+    depth: dict[str, int] = dict.fromkeys(LANES, 0)
+    oldest_s: dict[str, float] = dict.fromkeys(LANES, 0.0)
+    backends: dict[str, BackendGauges] = {}
+    workers = 0
+    for lanes in pools:
+        for lane, found in (await lanes.depths()).items():
+            depth[lane] += found.waiting
+            oldest_s[lane] = max(oldest_s[lane], found.oldest_wait_us / 1e6)
+        for state in await read_states(lanes.store, lanes.keys):
+            load = await lanes.load(state.name)
+            backends[state.name] = BackendGauges(load.jobs, state.limit, state.up, state.breaker_open)
+        workers += await alive_workers(lanes.store, lanes.keys)
+    return Gauges(depth, oldest_s, backends, workers)

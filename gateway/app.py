@@ -1,0 +1,110 @@
+"""The gateway's application: everything is built here, once, and passed on by argument."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+
+from fastapi import FastAPI
+
+from buffer.settings import Settings
+from buffer.store import Store, StoreUnavailable
+from buffer.telemetry import Api, Telemetry
+from gateway.auth import Keyring
+from gateway.call import AsgiApp
+from gateway.catalog import Catalog
+from gateway.cors import Cors
+from gateway.delivery import Timing
+from gateway.forms import OLLAMA, OPENAI
+from gateway.intake import Intake
+from gateway.middleware import Front, install_log_filter
+from gateway.pools import Pool, open_pools
+from gateway.relay import Relay
+from gateway.routes.chat import ChatRoute, chat_routes
+from gateway.routes.errors import install_errors
+from gateway.routes.health import health_routes
+from gateway.routes.models import model_routes
+from gateway.services import Services
+
+_log = logging.getLogger("doublebuffer.gateway")
+_HOLD_S = 5.0
+"""How long a job whose worker died waits for its gateway's word."""
+
+
+def create_app(
+    settings: Settings,
+    store: Store,
+    *,
+    telemetry: Telemetry | None = None,
+    timing: Timing | None = None,
+) -> AsgiApp:
+    """The ASGI application on a store that is open, and stays its opener's to close.
+
+    ``telemetry``: shared with a worker in the same process. Its lifespan has to be run: it is what reads the answers.
+    """
+    install_log_filter()
+    telemetry = telemetry or Telemetry()
+    timing = timing or Timing()
+    pools = open_pools(store, sorted({spec.pool for spec in settings.backends}) or ["default"])
+    intake = Intake(settings)
+    services = Services(
+        settings=settings,
+        store=store,
+        telemetry=telemetry,
+        pools=pools,
+        catalog=Catalog(store, pools, expected={spec.name for spec in settings.backends}, cold_s=timing.cold_s),
+        intake=intake,
+        relay=Relay(intake, telemetry, queue_limit=settings.queue_limit, timing=timing),
+    )
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with asyncio.TaskGroup() as group:
+            for pool in pools.values():
+                await _create_inbox(pool)
+            running = [group.create_task(pool.inbox.run()) for pool in pools.values()]
+            running += [group.create_task(_reap(pool, telemetry, settings.lease_seconds)) for pool in pools.values()]
+            yield
+            for task in running:
+                task.cancel()
+
+    app = FastAPI(
+        title="Doublebuffer",
+        summary="Ollama's and OpenAI's API in front of your own engines, with a queue between.",
+        version=version("doublebuffer"),
+        lifespan=lifespan,
+        redirect_slashes=False,
+    )
+    hot: dict[str, tuple[Api, AsgiApp]] = {
+        "/v1/chat/completions": ("openai", ChatRoute(OPENAI, services)),
+        "/api/chat": ("ollama", ChatRoute(OLLAMA, services)),
+    }
+    app.include_router(chat_routes(hot))
+    app.include_router(model_routes(services))
+    app.include_router(health_routes(services))
+    install_errors(app)
+    return Front(app, hot, cors=Cors(settings.cors_origins), keyring=Keyring(settings.api_keys), telemetry=telemetry)
+
+
+async def _create_inbox(pool: Pool) -> None:
+    try:
+        await pool.inbox.create()
+    except StoreUnavailable:
+        _log.warning("the store does not answer yet; chats are refused until it does")
+
+
+async def _reap(pool: Pool, telemetry: Telemetry, lease_s: float) -> None:
+    """Takes over the jobs of dead workers, so that this works as long as anybody at all is alive."""
+    while True:
+        await asyncio.sleep(lease_s / 4)
+        try:
+            reaped = await pool.lanes.reap(lease_s, _HOLD_S)
+        except StoreUnavailable:
+            continue
+        if reaped.taken_over or reaped.dead:
+            _log.warning("took over %d jobs of silent workers, gave up %d", reaped.taken_over, reaped.dead)
+            telemetry.taken_over.inc(reaped.taken_over)
+            telemetry.dead_letters.inc(reaped.dead)

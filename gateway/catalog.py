@@ -1,0 +1,108 @@
+"""What the workers tell of back ends and models: as fresh as a second, and patient with a system that only starts."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Mapping
+
+from buffer.job import Failure
+from buffer.load import alive_workers, read_states
+from buffer.store import Store, StoreUnavailable
+from gateway.models import Model, Models, merge
+from gateway.pools import Pool
+from gateway.refusal import Refusal
+
+_FRESH_S = 1.0
+_READ_S = 2.0
+"""A list is worth more than its last second: a store slower than this gets no say in it."""
+_LOOK_AGAIN_S = 0.1
+STORE_AWAY = Failure("The queue cannot be reached at the moment.", 503, "store_unavailable", retry_after_s=1)
+
+
+class Catalog:
+    """The models of all pools. ``expected``: names of the back ends that are configured here, where any are."""
+
+    def __init__(
+        self, store: Store, pools: Mapping[str, Pool], expected: Collection[str] = (), *, cold_s: float
+    ) -> None:
+        self._store = store
+        self._pools = pools
+        self._expected = frozenset(expected)
+        self._cold_until = time.monotonic() + cold_s
+        self._reading = asyncio.Lock()
+        self._read_at = float("-inf")
+        self._models: Models | None = None
+
+    async def read(self, fresh_s: float = _FRESH_S) -> Models:
+        """All models, read anew if what is known is older than ``fresh_s``.
+
+        While the store is away, what was known before; raises ``StoreUnavailable`` where nothing was.
+        """
+        if self._models is not None and time.monotonic() - self._read_at < fresh_s:
+            return self._models
+        async with self._reading:
+            if self._models is not None and time.monotonic() - self._read_at < fresh_s:
+                return self._models
+            try:
+                async with asyncio.timeout(_READ_S):
+                    self._models = await self._ask()
+            except (StoreUnavailable, TimeoutError) as error:
+                if self._models is None:
+                    raise StoreUnavailable("back ends are not known yet") from error
+            self._read_at = time.monotonic()
+            return self._models
+
+    async def list(self) -> Models:
+        """For the lists of models: as ``read``, but while the system starts it waits for the first back end."""
+        models = await self.read()
+        while self._is_cold(models):
+            await asyncio.sleep(_LOOK_AGAIN_S)
+            models = await self.read(_LOOK_AGAIN_S)
+        return models
+
+    async def resolve(self, name: str) -> Model | None:
+        """The model that ``name`` means, if its jobs can start now; None if there is no such model.
+
+        Raises ``Refusal`` with 503 where no worker is alive or all its back ends are down.
+        """
+        try:
+            models = await self.read()
+            model = models.find(name)
+            while (model is None or not models.workers) and self._is_cold(models):
+                await asyncio.sleep(_LOOK_AGAIN_S)
+                models = await self.read(_LOOK_AGAIN_S)
+                model = models.find(name)
+            if model is None:
+                models = await self.read(_LOOK_AGAIN_S)
+                model = models.find(name)
+        except StoreUnavailable:
+            raise Refusal(STORE_AWAY, "refused") from None
+        if not models.workers:
+            raise _unavailable("No worker is running, so no request can be answered at the moment.")
+        if model is None:
+            if not any(state.up for state in models.states):
+                raise _unavailable("No back end can be reached at the moment.")
+            return None
+        if not model.up:
+            raise _unavailable(f"No back end that serves '{model.name}' can be reached at the moment.")
+        return model
+
+    def _is_cold(self, models: Models) -> bool:
+        if time.monotonic() > self._cold_until:
+            return False
+        seen = {state.name for state in models.states}
+        return not (models.workers and seen and self._expected <= seen)
+
+    async def _ask(self) -> Models:
+        states = []
+        workers = 0
+        for pool in self._pools.values():
+            keys = pool.lanes.keys
+            states += [(pool.name, state) for state in await read_states(self._store, keys)]
+            workers += await alive_workers(self._store, keys)
+        return merge(states, workers)
+
+
+def _unavailable(message: str) -> Refusal:
+    return Refusal(Failure(message, 503, "backend_unavailable", retry_after_s=5), "backend_error")

@@ -1,0 +1,144 @@
+"""One answer on its way to one client: what is sent when, until its end or the client's."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from buffer.job import End, Event, Failure, Usage
+from buffer.telemetry import Telemetry
+from gateway.call import JSON, Headers, Send, answer
+from gateway.dialects.errors import failure_of, headers
+from gateway.forms import Form, StreamWriter, WholeWriter
+
+_STREAM_HEADERS: Headers = ((b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))
+
+
+class Source(Protocol):
+    """Where an answer's events come from: a ``Follower``."""
+
+    @property
+    def started(self) -> str | None:
+        """The back end that is at it."""
+
+    async def next(self) -> list[Event] | End:
+        """The events that came since, or the end. May be cancelled without loss."""
+
+
+@dataclass(slots=True)
+class Timing:
+    """How long clients are left without a word, in seconds."""
+
+    first_byte_s: float = 5.0
+    """Until then a failure still gets its own status."""
+    heartbeat_s: float = 15.0
+    cold_s: float = 4.0
+    """How long after its start the gateway waits for the first word of back ends before it says that there are none."""
+
+
+@dataclass(slots=True)
+class Delivery:
+    """An answer's events, from its job to its client. Used once."""
+
+    source: Source
+    form: Form
+    send: Send
+    headers: list[tuple[bytes, bytes]]
+    lane: str
+    arrived_at: float
+    """``time.perf_counter()`` when the request came."""
+    telemetry: Telemetry
+    on_first: Callable[[], None]
+    """Called once, when the first events are here."""
+    expired: Callable[[], Failure]
+    """What to say of a job that has not started in time."""
+    usage: Usage | None = None
+    _last_at: float = field(default=0.0)
+
+    async def stream(self, writer: StreamWriter, timing: Timing) -> tuple[End, bool]:
+        """Sends an answer as it comes. Gives its end, and whether the connection has to be broken off now."""
+        opened = False
+        wait_s = timing.first_byte_s
+        while True:
+            try:
+                async with asyncio.timeout(wait_s):
+                    item = await self.source.next()
+            except TimeoutError:
+                if not opened:
+                    opened = True
+                    await self._open_stream()
+                await self._piece(writer.heartbeat(time.time()))
+                wait_s = timing.heartbeat_s
+                continue
+            if isinstance(item, End):
+                break
+            wait_s = timing.heartbeat_s
+            self._count(item)
+            if not opened:
+                opened = True
+                await self._open_stream()
+            if data := writer.feed(item, time.time()):
+                await self._piece(data)
+        end = End("done") if writer.finished else self._with_reason(item)
+        if not opened:
+            if end.failure is not None:
+                await self._fail(end.failure)
+                return end, False
+            await self._open_stream()
+        last_words = writer.end(end, time.time(), queued_s=0.0)
+        breaks = self.form.breaks_off(last_words)
+        await self.send({"type": "http.response.body", "body": last_words, "more_body": breaks})
+        return end, breaks
+
+    async def whole(self, writer: WholeWriter) -> End:
+        """Sends an answer in one piece, once it is there."""
+        while not isinstance(item := await self.source.next(), End):
+            self._count(item)
+            writer.feed(item, time.time())
+        end = self._with_reason(item)
+        status, body = writer.end(end, time.time(), queued_s=0.0)
+        more = headers(end.failure) if end.failure is not None and status != 200 else ()
+        await answer(self.send, status, JSON, body, [*self._all_headers(), *more])
+        return end if status != 200 else End("done")
+
+    def _piece(self, data: bytes) -> Awaitable[None]:
+        return self.send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def _open_stream(self) -> None:
+        content_type = (b"content-type", self.form.stream_type)
+        await self.send(
+            {
+                "type": "http.response.start",
+                "status": 200,
+                "headers": [content_type, *_STREAM_HEADERS, *self._all_headers()],
+            }
+        )
+
+    async def _fail(self, failure: Failure) -> None:
+        more = [*self._all_headers(), *headers(failure)]
+        await answer(self.send, failure.status, JSON, self.form.error(failure), more)
+
+    def _all_headers(self) -> Headers:
+        if backend := self.source.started:
+            return [*self.headers, (b"x-doublebuffer-backend", backend.encode("ascii", "replace"))]
+        return self.headers
+
+    def _with_reason(self, end: End) -> End:
+        if end.kind == "expired" and end.failure is None:
+            return End(end.kind, self.expired())
+        return End(end.kind, failure_of(end))
+
+    def _count(self, events: list[Event]) -> None:
+        now_at = time.perf_counter()
+        if self._last_at:
+            self.telemetry.inter_token[self.lane].observe(now_at - self._last_at)
+        else:
+            self.telemetry.time_to_first_token[self.lane].observe(now_at - self.arrived_at)
+            self.on_first()
+        self._last_at = now_at
+        for event in events:
+            if type(event) is Usage:
+                self.usage = event

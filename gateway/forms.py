@@ -1,0 +1,96 @@
+"""The dialects behind one face, so that everything between parsing and sending is written once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from buffer.job import Chat, End, Event, Failure
+from buffer.telemetry import Api
+from gateway.call import JSON, NDJSON, SSE, Headers
+from gateway.dialects import ollama, openai
+from gateway.dialects.errors import headers
+
+
+class StreamWriter(Protocol):
+    """An answer in pieces. ``now`` is in seconds since 1970."""
+
+    @property
+    def finished(self) -> bool:
+        """The answer is whole, whatever comes after."""
+
+    def feed(self, events: Sequence[Event], now: float) -> bytes: ...
+    def heartbeat(self, now: float) -> bytes: ...
+    def end(self, end: End, now: float, *, queued_s: float) -> bytes: ...
+
+
+class WholeWriter(Protocol):
+    """An answer in one object. ``now`` is in seconds since 1970."""
+
+    def feed(self, events: Sequence[Event], now: float) -> bytes: ...
+    def end(self, end: End, now: float, *, queued_s: float) -> tuple[int, bytes]:
+        """Status and body."""
+
+
+class Parse(Protocol):
+    def __call__(self, body: bytes, *, allow_image_urls: bool) -> Chat:
+        """Raises ``BadRequest``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One dialect of chats."""
+
+    api: Api
+    stream_type: bytes
+    parse: Parse
+    stream: Callable[[Chat, str, float, bool], StreamWriter]
+    """Of a chat, its job's id, the instant, and whether a failure has to be said in the text too."""
+    whole: Callable[[Chat, str, float], WholeWriter]
+    error: Callable[[Failure], bytes]
+    unknown_model: Callable[[str], Failure]
+    cannot_think: Callable[[str], Failure] | None
+    """How a model refuses to think; None: it is asked to in vain."""
+    load_answer: Callable[[Chat, float], bytes | None]
+    """The answer to a chat that asks for none; None for all others."""
+    failed_line: bytes | None
+    """How the last line of a failed stream begins, where the connection is broken off after it; None: it never is."""
+
+    def breaks_off(self, last_words: bytes) -> bool:
+        """Whether a stream with these last words is no whole answer, and has to end so that its client notices."""
+        if self.failed_line is None:
+            return False
+        return last_words[last_words.rfind(b"\n", 0, -1) + 1 :].startswith(self.failed_line)
+
+
+OPENAI = Form(
+    api="openai",
+    stream_type=SSE,
+    parse=openai.parse_chat,
+    stream=lambda chat, id, now, _: openai.Stream(chat, id=f"chatcmpl-{id}", created=now),
+    whole=lambda chat, id, now: openai.Whole(chat, id=f"chatcmpl-{id}", created=now),
+    error=openai.error,
+    unknown_model=openai.unknown_model,
+    cannot_think=None,
+    load_answer=lambda _chat, _now: None,
+    failed_line=None,
+)
+OLLAMA = Form(
+    api="ollama",
+    stream_type=NDJSON,
+    parse=ollama.parse_chat,
+    stream=lambda chat, id, now, spoken: ollama.Stream(chat, id=id, created=now, failure_as_text=spoken),
+    whole=lambda chat, id, now: ollama.Whole(chat, id=id, created=now),
+    error=ollama.error,
+    unknown_model=ollama.unknown_model,
+    cannot_think=ollama.cannot_think,
+    load_answer=ollama.load_answer,
+    failed_line=b'{"error":',
+)
+
+
+def failure_answer(failure: Failure, *, openai: bool) -> tuple[int, bytes, bytes, Headers]:
+    """Status, content type, body and headers of a refusal, in the form of the API that was asked."""
+    form = OPENAI if openai else OLLAMA
+    return failure.status, JSON, form.error(failure), headers(failure)

@@ -1,0 +1,121 @@
+"""A chat becomes a job: its lane, its user, and what it will probably cost."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from buffer.job import Chat, Failure, Lane, Usage, encode_chat
+from buffer.records import NewJob
+from buffer.settings import Settings
+from gateway.call import Call
+from gateway.dialects.openwebui import background_task
+from gateway.models import Model
+from gateway.pools import Pool
+from gateway.prompt import newest_user_chars, prompt_parts
+from policy.admission import queue_full
+from policy.estimate import OutputLengths, Rate, prefill_s
+from policy.lane import LaneLimits, choose_lane, is_long, lower
+from policy.order import offset_s
+from policy.prefix import Chain, PrefixIndex, chain
+
+ASKS_TO_THINK = frozenset({"on", "low", "medium", "high", "max"})
+_LONGEST_USER = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A job ready to be submitted, and what its gateway keeps of it."""
+
+    chat: Chat
+    job: NewJob
+    pool: Pool
+    links: Chain
+
+
+class Intake:
+    """Makes orders, and learns from how they end: what prefix caches hold, how long answers are, how fast it goes."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._limits = LaneLimits(
+            fast_chars=settings.fast_chars,
+            normal_chars=settings.normal_chars,
+            fast_tokens=settings.fast_tokens,
+            normal_tokens=settings.normal_tokens,
+        )
+        self._prefixes = PrefixIndex()
+        self._lengths = OutputLengths()
+        self._ends = Rate()
+
+    def order(self, chat: Chat, model: Model, pool: Pool, call: Call) -> Order:
+        """The order that ``chat`` amounts to, sent by ``call`` for ``model``, whose back ends are in ``pool``."""
+        links = chain(model.queue.encode(), prompt_parts(chat))
+        prompt_tokens = links[-1].tokens if links else 1
+        new_tokens = max(1, prompt_tokens - self._prefixes.known(links))
+        lane = self._lane(chat, model, call, new_tokens)
+        output = self._lengths.expected(lane, chat.max_tokens)
+        max_wait_s = self._settings.max_wait_seconds
+        job = NewJob(
+            id=secrets.token_hex(16),
+            model=model.queue,
+            lane=lane,
+            user=user_of(call),
+            inbox="",
+            body=encode_chat(chat),
+            offset_us=round(offset_s(lane, prefill_s(new_tokens), max_wait_s) * 1e6),
+            max_wait_us=round(max_wait_s * 1e6),
+            timeout_us=round(self._settings.queue_timeout_seconds * 1e6),
+            cost=new_tokens + output,
+            kv=prompt_tokens + output,
+            prefill=new_tokens,
+            long=is_long(new_tokens, self._limits),
+        )
+        return Order(chat, job, pool, links)
+
+    def started(self, order: Order) -> None:
+        """Its first piece came, so an engine has read its prompt."""
+        self._prefixes.add(order.links)
+
+    def ended(self, order: Order, usage: Usage | None) -> None:
+        """It was answered, so a place in the queue became free."""
+        self._ends.add(time.monotonic())
+        if usage is not None:
+            self._lengths.add(order.job.lane, usage.completion)
+
+    def full(self, waiting: int) -> Failure:
+        """What a client is told when ``waiting`` jobs leave no place for its own."""
+        refusal = queue_full(waiting, self._settings.queue_limit, self._ends.per_s(time.monotonic()))
+        return Failure(refusal.reason, refusal.status, "queue_full", retry_after_s=refusal.retry_after_s)
+
+    def expired(self) -> Failure:
+        """What the client of a job is told that has not started in time."""
+        waited_s = self._settings.queue_timeout_seconds
+        return Failure(f"The request waited {waited_s:g} s without its turn coming.", 503, "queue_timeout")
+
+    def _lane(self, chat: Chat, model: Model, call: Call, new_tokens: int) -> Lane:
+        chosen = choose_lane(
+            newest_user_chars(chat),
+            new_tokens,
+            thinking=chat.think in ASKS_TO_THINK and model.can_think,
+            background=background_task(call.headers, chat),
+            limits=self._limits,
+        )
+        wished = call.header(b"x-doublebuffer-lane").strip().lower()
+        return lower(chosen, wished, may_raise=wished in call.key_lanes) if wished else chosen
+
+
+def user_of(call: Call) -> str:
+    """Whose turn it takes: the person's behind Open WebUI where that may be believed, else the key's, the address'."""
+    person = call.header(b"x-openwebui-user-id") if call.trusted else ""
+    if person:
+        user = f"person:{person}"
+    elif call.key:
+        user = f"key:{call.key}"
+    else:
+        user = f"address:{call.address}"
+    if len(user) <= _LONGEST_USER:
+        return user
+    return f"hash:{blake2b(user.encode(), digest_size=16).hexdigest()}"

@@ -1,0 +1,130 @@
+"""The models of all back ends as one list: which spellings mean which of them, and in whose queue its jobs wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from buffer.backend import ModelInfo
+from buffer.family import family
+from buffer.load import BackendState
+from buffer.names import model_key, queue_names
+from gateway.dialects.listing import tagged
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One back end's word that it serves a model under a name."""
+
+    name: str
+    """The upstream name, or an alias that the operator gave."""
+    info: ModelInfo
+    state: BackendState
+    pool: str
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model, over all back ends that serve it."""
+
+    name: str
+    """The spelling shown in lists."""
+    pool: str
+    queue: str
+    """The name under which its jobs wait."""
+    offers: tuple[Offer, ...]
+    orgs: frozenset[str]
+
+    @property
+    def tagged(self) -> str:
+        """The name as Ollama's lists show it: with a tag."""
+        return tagged(self.name)
+
+    @property
+    def up(self) -> bool:
+        """Whether any back end that serves it answered its last probe."""
+        return any(offer.state.up for offer in self.offers)
+
+    @property
+    def loaded(self) -> bool:
+        """Whether it is in an engine's memory; of engines with one model each, that is always so while they are up."""
+        return any(
+            offer.state.up and (offer.state.kind != "ollama" or offer.info.id in offer.state.loaded)
+            for offer in self.offers
+        )
+
+    @property
+    def simulated(self) -> bool:
+        """Whether no real engine serves it."""
+        return all(offer.state.simulated for offer in self.offers)
+
+    @property
+    def info(self) -> ModelInfo:
+        """What the most talkative back end tells of it."""
+        return max((offer.info for offer in self.offers), key=_told)
+
+    @property
+    def can_think(self) -> bool:
+        """What the engines tell decides; where none tells, the name."""
+        told = [offer.info.capabilities for offer in self.offers if offer.info.capabilities]
+        if told:
+            return any("thinking" in capabilities for capabilities in told)
+        return family(self.info.id or self.name).can_think
+
+
+def _told(info: ModelInfo) -> int:
+    return sum(bool(getattr(info, name)) for name in info.__struct_fields__)
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """What all back ends served at one moment."""
+
+    models: tuple[Model, ...] = ()
+    states: tuple[BackendState, ...] = ()
+    workers: int = 0
+    _by_tail: dict[str, list[Model]] = field(default_factory=dict)
+
+    def find(self, name: str) -> Model | None:
+        """The model that ``name`` means; None for none, and for one that could mean the models of two organisations."""
+        org, tail = model_key(name)
+        candidates = self._by_tail.get(tail, [])
+        if len(candidates) == 1:
+            (only,) = candidates
+            # Of a back end that names no organisation we cannot know that it is another's.
+            fits = not org or org in only.orgs or only.orgs == {""}
+            return only if fits else None
+        return next((model for model in candidates if org in model.orgs), None)
+
+
+def merge(states: Iterable[tuple[str, BackendState]], workers: int) -> Models:
+    """One list out of what each back end serves.
+
+    ``states``: with the pool of each; the first pool that has a model gets its jobs.
+    """
+    states = sorted(states, key=lambda pair: pair[1].name)
+    by_tail: dict[str, list[Offer]] = {}
+    for pool, state in states:
+        infos = {info.id: info for info in state.models}
+        names = {info.id: info for info in state.models}
+        for alias, upstream in state.aliases.items():
+            names.setdefault(alias, infos.get(upstream, ModelInfo(id=upstream)))
+        for name, info in names.items():
+            by_tail.setdefault(model_key(name).tail, []).append(Offer(name, info, state, pool))
+    merged: dict[str, list[Model]] = {}
+    for tail, offers in by_tail.items():
+        here = [offer for offer in offers if offer.pool == offers[0].pool]
+        orgs = {model_key(offer.name).org for offer in here}
+        if len(orgs - {""}) < 2:
+            merged[tail] = [_model(tail, here, orgs)]
+            continue
+        for org in sorted(orgs):
+            own = [offer for offer in here if model_key(offer.name).org == org]
+            merged.setdefault(tail, []).append(_model(queue_names(own[0].name)[1], own, {org}))
+    models = sorted((model for found in merged.values() for model in found), key=lambda model: model.name)
+    return Models(tuple(models), tuple(state for _, state in states), workers, merged)
+
+
+def _model(queue: str, offers: list[Offer], orgs: set[str]) -> Model:
+    shown = min(offers, key=lambda offer: ":" not in offer.name)
+    return Model(shown.name, shown.pool, queue, tuple(offers), frozenset(orgs))

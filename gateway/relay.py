@@ -1,0 +1,111 @@
+"""A job's way out and its answer's way back: submit it, follow it, cancel it if its client leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from buffer.follower import Follower
+from buffer.job import End, Usage
+from buffer.store import StoreUnavailable
+from buffer.telemetry import Outcome, Telemetry
+from gateway.call import Call, Receive, Send
+from gateway.catalog import STORE_AWAY
+from gateway.delivery import Delivery, Timing
+from gateway.forms import Form
+from gateway.intake import Intake, Order
+from gateway.refusal import ClientLeft, Refusal
+
+
+class Relay:
+    """Carries the answers of all jobs of this gateway."""
+
+    def __init__(self, intake: Intake, telemetry: Telemetry, *, queue_limit: int, timing: Timing) -> None:
+        self._intake = intake
+        self._telemetry = telemetry
+        self._queue_limit = queue_limit
+        self._timing = timing
+
+    async def run(
+        self, order: Order, form: Form, call: Call, receive: Receive, send: Send, *, arrived_at: float
+    ) -> tuple[Outcome, bool]:
+        """Sends the answer to ``order``. Gives how it ended, and whether the connection has to be broken off now.
+
+        Raises ``Refusal`` before anything was sent. However it ends, wherever it is cancelled, no job is left behind.
+        """
+        follower = await self._submit(order)
+        job = order.job
+        delivery = Delivery(
+            source=follower,
+            form=form,
+            send=send,
+            headers=[(b"x-doublebuffer-id", job.id.encode()), (b"x-doublebuffer-lane", job.lane.encode())],
+            lane=job.lane,
+            arrived_at=arrived_at,
+            telemetry=self._telemetry,
+            on_first=lambda: self._intake.started(order),
+            expired=self._intake.expired,
+        )
+        end: End | None = None
+        breaks = False
+        try:
+            async with asyncio.TaskGroup() as group:
+                watcher = group.create_task(_until_left(receive))
+                if order.chat.stream:
+                    writer = form.stream(order.chat, job.id, time.time(), _is_open_webui(call))
+                    end, breaks = await delivery.stream(writer, self._timing)
+                else:
+                    end = await delivery.whole(form.whole(order.chat, job.id, time.time()))
+                watcher.cancel()
+        except* ClientLeft:
+            pass
+        finally:
+            follower.close()
+        if end is None:
+            return "cancelled", False
+        self._intake.ended(order, delivery.usage)
+        self._count_tokens(delivery.usage)
+        return _outcome(end), breaks
+
+    async def _submit(self, order: Order) -> Follower:
+        inbox = order.pool.inbox
+        if not inbox.name:  # the store has been away since the start
+            raise Refusal(STORE_AWAY, "refused")
+        try:
+            submitted, follower = await inbox.submit(order.job, limit=self._queue_limit)
+        except StoreUnavailable:
+            raise Refusal(STORE_AWAY, "refused") from None
+        if follower is None:
+            raise Refusal(self._intake.full(submitted.waiting), "refused")
+        return follower
+
+    def _count_tokens(self, usage: Usage | None) -> None:
+        if usage is None:
+            return
+        self._telemetry.tokens["prompt"].inc(usage.prompt)
+        self._telemetry.tokens["completion"].inc(usage.completion)
+        if usage.cached:
+            self._telemetry.tokens["cached"].inc(usage.cached)
+
+
+async def _until_left(receive: Receive) -> None:
+    """Raises ``ClientLeft`` once the client has closed its connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    raise ClientLeft
+
+
+def _is_open_webui(call: Call) -> bool:
+    agent = call.header(b"user-agent").lower()
+    return (
+        "open-webui" in agent or "openwebui" in agent or any(name.startswith(b"x-openwebui-") for name in call.headers)
+    )
+
+
+def _outcome(end: End) -> Outcome:
+    if end.kind == "done":
+        return "ok"
+    if end.kind != "failed":
+        return end.kind
+    client_error = end.failure is not None and 400 <= end.failure.status < 500 and end.failure.status != 429
+    return "client_error" if client_error else "backend_error"

@@ -1,0 +1,98 @@
+"""``POST /v1/chat/completions`` and ``POST /api/chat``: the way that nearly every request takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+
+from fastapi import APIRouter, Response
+
+from buffer.job import Chat, Failure
+from buffer.telemetry import Api, Outcome
+from gateway.body import read_body
+from gateway.call import JSON, AsgiApp, Call, Receive, Scope, Send, answer, call_of
+from gateway.dialects.errors import BadRequest, headers
+from gateway.forms import Form
+from gateway.intake import ASKS_TO_THINK
+from gateway.models import Model
+from gateway.refusal import BrokenOff, ClientLeft, Refusal
+from gateway.services import Services
+
+
+class ChatRoute:
+    """Chats of one dialect, as an ASGI application."""
+
+    def __init__(self, form: Form, services: Services) -> None:
+        self._form = form
+        self._services = services
+        self._telemetry = services.telemetry
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        arrived_at = time.perf_counter()
+        call = call_of(scope)
+        failure: Failure | None = None
+        outcome: Outcome = "client_error"
+        breaks = False
+        lane = "none"
+        try:
+            chat = await self._read(call, receive)
+            model = await self._model(chat)
+            if (loaded := self._form.load_answer(chat, time.time())) is not None:
+                await answer(send, 200, JSON, loaded)
+                outcome = "ok"
+            else:
+                order = self._services.intake.order(chat, model, self._services.pools[model.pool], call)
+                lane = order.job.lane
+                outcome, breaks = await self._services.relay.run(
+                    order, self._form, call, receive, send, arrived_at=arrived_at
+                )
+        except BadRequest as error:
+            failure = error.failure
+        except Refusal as refusal:
+            failure, outcome = refusal.failure, refusal.outcome
+        except ClientLeft:
+            outcome = "cancelled"
+        if failure is not None:
+            await answer(send, failure.status, JSON, self._form.error(failure), headers(failure))
+        self._telemetry.request_ended(self._form.api, lane, outcome)
+        if lane in self._telemetry.request_time:
+            self._telemetry.request_time[lane].observe(time.perf_counter() - arrived_at)
+        if breaks:
+            raise BrokenOff
+
+    async def _read(self, call: Call, receive: Receive) -> Chat:
+        settings = self._services.settings
+        body = await read_body(call, receive, settings.max_body_bytes)
+        return self._form.parse(body, allow_image_urls=settings.allow_image_urls)
+
+    async def _model(self, chat: Chat) -> Model:
+        model = await self._services.catalog.resolve(chat.model)
+        if model is None:
+            raise Refusal(self._form.unknown_model(chat.model))
+        refuses = self._form.cannot_think
+        if refuses is not None and chat.think in ASKS_TO_THINK and not model.can_think:
+            raise Refusal(refuses(chat.model))
+        return model
+
+
+def chat_routes(hot: Mapping[str, tuple[Api, AsgiApp]]) -> APIRouter:
+    """The same routes for FastAPI, whose documentation shows them. Requests reach them past its routing."""
+    router = APIRouter(tags=["Chat"])
+    for path, (_, route) in hot.items():
+        router.add_api_route(path, _documented(route), methods=["POST"], summary=_SUMMARIES[path], openapi_extra=_BODY)
+    return router
+
+
+_SUMMARIES = {"/v1/chat/completions": "A chat, in OpenAI's form", "/api/chat": "A chat, in Ollama's form"}
+_BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}}
+
+
+def _documented(route: AsgiApp) -> Callable[[], Awaitable[Response]]:
+    class Routed(Response):
+        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+            await route(scope, receive, send)
+
+    async def chat() -> Response:
+        return Routed()
+
+    return chat

@@ -1,0 +1,25 @@
+"""What the routes share: built once, passed on by argument."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from buffer.settings import Settings
+from buffer.store import Store
+from buffer.telemetry import Telemetry
+from gateway.catalog import Catalog
+from gateway.intake import Intake
+from gateway.pools import Pool
+from gateway.relay import Relay
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    settings: Settings
+    store: Store
+    telemetry: Telemetry
+    pools: Mapping[str, Pool]
+    catalog: Catalog
+    intake: Intake
+    relay: Relay

@@ -1,0 +1,122 @@
+"""Clients that go before their answer has come, wherever it is by then."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from buffer.records import Held
+from gateway.delivery import Timing
+from tests.gateway.rig import Rig, Wire, ollama, rig, until
+
+EACH = pytest.mark.parametrize(
+    ("path", "stream"),
+    [("/api/chat", True), ("/api/chat", False), ("/v1/chat/completions", True), ("/v1/chat/completions", False)],
+)
+
+
+async def told_to_stop(r: Rig) -> None:
+    """Waits until the worker is told that nobody wants its job's answer any more."""
+    job = r.hands.granted[-1]
+    held = Held(job.id, job.fence, r.hands.backend)
+
+    async def told() -> bool:
+        (renewed,) = await r.lanes.renew(r.hands.name, [held], 30)
+        return renewed.status == "cancel"
+
+    await until(told)
+
+
+async def nobody_waits(r: Rig) -> None:
+    async def nobody() -> bool:
+        return not any(depth.waiting for depth in (await r.lanes.depths()).values())
+
+    await until(nobody)
+
+
+@EACH
+async def test_from_the_queue(path: str, stream: bool) -> None:
+    async with rig() as r:
+        wire = await Wire.post(r.port, path, ollama(stream=stream))
+        await r.waiting(1)
+        await wire.leave()
+        await nobody_waits(r)
+        await counted(r, path)
+
+
+@EACH
+async def test_before_its_first_piece(path: str, stream: bool) -> None:
+    async with rig() as r:
+        wire = await Wire.post(r.port, path, ollama(stream=stream))
+        await r.hands.take()
+        await wire.leave()
+        await told_to_stop(r)
+        await counted(r, path)
+
+
+@EACH
+async def test_in_the_middle(path: str, stream: bool) -> None:
+    async with rig() as r:
+        wire = await Wire.post(r.port, path, ollama(stream=stream))
+        job = await r.hands.take()
+        r.hands.say(job, "Hel")
+        if stream:
+            await wire.until(b"Hel")
+        await wire.leave()
+        await told_to_stop(r)
+        await counted(r, path)
+
+
+async def test_between_heartbeats() -> None:
+    async with rig(timing=Timing(first_byte_s=0.01)) as r:
+        wire = await Wire.post(r.port, "/api/chat", ollama())
+        await wire.until(b'"done":false}\n')
+        await wire.leave()
+        await nobody_waits(r)
+
+
+async def test_a_reader_that_has_stopped_reading() -> None:
+    """The watch for its leaving goes on while an answer cannot be sent."""
+    async with rig() as r:
+        wire = await Wire.post(r.port, "/api/chat", ollama())
+        job = await r.hands.take()
+        for _ in range(64):
+            r.hands.say(job, "x" * 65536)
+            await asyncio.sleep(0)
+        await wire.until(b"\r\n\r\n")
+        wire.writer.transport.abort()
+        await told_to_stop(r)
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+async def test_while_its_job_is_being_submitted(moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its request is cancelled just then, as a server does that shuts down: no job is left."""
+    async with rig() as r:
+        reached, go_on = asyncio.Event(), asyncio.Event()
+        submit = type(r.lanes).submit
+
+        async def slow(self: Any, *args: Any, **more: Any) -> Any:
+            if moment == "after":
+                found = await submit(self, *args, **more)
+            reached.set()
+            await go_on.wait()
+            return found if moment == "after" else await submit(self, *args, **more)
+
+        monkeypatch.setattr(type(r.lanes), "submit", slow)
+        wire = await Wire.post(r.port, "/api/chat", ollama())
+        await reached.wait()
+        await wire.leave()
+        go_on.set()
+        await counted(r, "/api/chat")
+        await nobody_waits(r)
+
+
+async def counted(r: Rig, path: str) -> None:
+    api = "ollama" if path == "/api/chat" else "openai"
+
+    async def is_counted() -> bool:
+        return r.metric(f'requests_total{{api="{api}",lane="fast",outcome="cancelled"}}') == 1
+
+    await until(is_counted)
