@@ -20,12 +20,14 @@ Entry = tuple[str, dict[bytes, bytes]]
 _REFUSALS = ("OOM ", "-OOM", "MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "READONLY", "TRYAGAIN", "LOADING")
 
 
-class StoreUnavailable(Exception):
+class StoreUnavailable(Exception):  # noqa: N818  (a state of things, not a mistake)
     """The store cannot be reached, or takes no writes now. Whether the command was carried out is not known."""
 
 
 def trouble(error: BaseException) -> bool:
-    """Whether an error of the client means that the store is not to be had now, rather than that the command was wrong."""
+    """Whether an error of the client means that the store is not to be had now, rather than that the command was
+    wrong.
+    """
     if isinstance(error, errors.ResponseError):
         text = str(error)
         return text.startswith(_REFUSALS) or "OOM command" in text or isinstance(error, errors.ReadOnlyError)
@@ -82,7 +84,8 @@ class Store:
         return ("EVALSHA", script(name).sha, len(keys), *keys, *args)
 
     async def exchange(self, commands: Sequence[Command]) -> list[Any]:
-        """Sends the commands in this order on one connection, in one turn; gives their results, an error of a single command in its place.
+        """Sends the commands in this order on one connection, in one turn; gives their results, an error of a single
+        command in its place.
 
         A script that the store does not know is loaded and sent again, behind the rest. Raises ``StoreUnavailable``.
         """
@@ -123,9 +126,11 @@ class Store:
         *,
         trim: Mapping[str, str] | None = None,
     ) -> list[tuple[str, list[Entry]]]:
-        """Entries beyond the ids given, ``count`` a stream at most; waits up to ``block_s`` (≤ 30) for the first. Empty: none came.
+        """Entries beyond the ids given, ``count`` a stream at most; waits up to ``block_s`` (≤ 30) for the first.
+        Empty: none came.
 
-        ``trim``: stream → id of an entry that was processed; what is older is dropped, in the same turn. Raises ``StoreUnavailable``.
+        ``trim``: stream → id of an entry that was processed; what is older is dropped, in the same turn. Raises
+        ``StoreUnavailable``.
         """
         block_ms = max(1, int(min(block_s, MAX_BLOCK_S) * 1000))
         read: Command = ("XREAD", "COUNT", count, "BLOCK", block_ms, "STREAMS", *streams.keys(), *streams.values())
@@ -145,7 +150,9 @@ class Store:
         return _entries(reply)
 
     def ring(self, *names: str) -> None:
-        """Wakes embedded readers of the streams so named: ``jobs``, ``bell``, ``ctl``, ``inbox``. A Redis wakes its own."""
+        """Wakes embedded readers of the streams so named: ``jobs``, ``bell``, ``ctl``, ``inbox``. A Redis wakes its
+        own.
+        """
 
     async def ping(self) -> None:
         """Raises ``StoreUnavailable``."""

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, cast
 
 from buffer.access import Command, Store
-from buffer.job import LANES, End, EndKind, Failure, Lane, encode_end
+from buffer.failures import EXPIRED, TAKEN_OVER_TOO_OFTEN, USED_UP
+from buffer.job import LANES, End, EndKind, Lane, encode_end
 from buffer.keys import Keys
 from buffer.records import (
     AppendResult,
@@ -21,15 +22,6 @@ from buffer.records import (
     Renewed,
     SettleResult,
 )
-
-EXPIRED = End(
-    "expired",
-    Failure("The request waited too long for a free place.", status=503, code="queue_timeout", retry_after_s=10),
-)
-TAKEN_OVER_TOO_OFTEN = End(
-    "failed", Failure("Three workers in a row died while answering this request.", status=502, code="worker_lost")
-)
-USED_UP = End("failed", Failure("No back end could answer this request.", status=502, code="upstream_error"))
 
 
 def micros(seconds: float) -> int:
@@ -88,17 +80,21 @@ class Grants:
         return Pulled(jobs, reply[1], dict(zip(notes[:half], notes[half:], strict=True)))
 
     async def idle(self, seen: dict[str, str], block_s: float = 30.0) -> bool:
-        """Waits until a job is submitted or put back, or credit is freed, since the pull that gave ``seen``. False: nothing came."""
+        """Waits until a job is submitted or put back, or credit is freed, since the pull that gave ``seen``. False:
+        nothing came.
+        """
         return bool(await self.store.read_streams(seen, block_s, 1))
 
     async def renew(self, worker: str, jobs: Sequence[Held], lease_s: float) -> list[Renewed]:
-        """Keeps the leases of ``jobs`` (none: only the worker's ``ctl`` stream, which this makes). In the same order."""
+        """Keeps the leases of ``jobs``, and the worker's ``ctl`` stream, which it makes. Results in the same order."""
         args = [part for job in jobs for part in job]
         reply = await self._run("renew", worker, micros(lease_s), *args)
         return [Renewed(status.decode(), inbox.decode()) for status, inbox in reply]
 
     async def prefilled(self, jobs: Sequence[tuple[str, int]]) -> int:
-        """Frees the prefill credit of jobs (id, fence) whose first token has come. Pull afterwards: something may fit now."""
+        """Frees the prefill credit of jobs (id, fence) whose first token has come. Pull afterwards: something may fit
+        now.
+        """
         return cast(int, await self._run("prefilled", *(part for job in jobs for part in job)))
 
     async def body(self, ids: Sequence[str]) -> list[bytes | None]:
@@ -154,9 +150,11 @@ class Grants:
         max_attempts: int = 3,
         failure: End | None = None,
     ) -> ReleaseResult:
-        """Gives a running job back to its place; ``n`` = number of its last event + 1. ``prefix`` is all the text its client will have.
+        """Gives a running job back to its place; ``n`` = number of its last event + 1. ``prefix`` is all the text its
+        client will have.
 
-        ``why="error"`` counts as an attempt; with ``max_attempts`` of them the job ends as ``failure`` says, and leaves a dead letter.
+        ``why="error"`` counts as an attempt; after ``max_attempts`` of them the job ends as ``failure`` says, and
+        leaves a dead letter.
         Through the ``ReplyWriter``, if it has anything unsent.
         """
         call = self.release_call(
@@ -194,7 +192,8 @@ class Grants:
         dead: str = "",
         drop: bool = False,
     ) -> SettleResult:
-        """The one end of a job: by its worker while it runs, by its gateway while it is held. ``n`` = number of its last event + 1.
+        """The one end of a job: by its worker while it runs, by its gateway while it is held. ``n`` = number of its
+        last event + 1.
 
         ``dead``: reason of a dead letter. ``drop``: erase it without a word, its gateway is gone.
         """
@@ -219,7 +218,9 @@ class Grants:
         self.store.ring("bell")
 
     async def controls(self, worker: str, last_id: str, block_s: float = 30.0) -> tuple[str, list[Control]]:
-        """What gateways told this worker beyond ``last_id`` (first ``0-0``), and the id to go on from. Waits up to ``block_s``."""
+        """What gateways told this worker beyond ``last_id`` (first ``0-0``), and the id to go on from. Waits up to
+        ``block_s``.
+        """
         key = self.keys.ctl(worker)
         controls: list[Control] = []
         for _, entries in await self.store.read_streams({key: last_id}, block_s, 100):

@@ -1,6 +1,7 @@
 """Every key's name and lifetime.
 
-All keys of a pool begin with one hash tag, so they share a Cluster slot and a script may build any of them from the base.
+All keys of a pool begin with one hash tag, so they share a Cluster slot and a script may build any of them from the
+base.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ FIXED = (
     "bell",
     "dead",
 )
-"""Names (after the base) that live without a lifetime. ``wait:``, ``turn:``, ``due:`` and ``load:`` have none either, and empty themselves."""
+"""Names (after the base) that live without a lifetime. ``wait:``, ``turn:``, ``due:`` and ``load:`` have none either,
+and empty themselves.
+"""
 SELF_EMPTYING = ("wait:", "turn:", "due:", "load:")
 
 
@@ -77,7 +80,9 @@ class Keys:
 
     @property
     def models(self) -> str:
-        """Sorted set: queue name of a model → instant of its last submit, µs. What ``depths`` and the queue limit look through."""
+        """Sorted set: queue name of a model → instant of its last submit, µs. What ``depths`` and the queue limit look
+        through.
+        """
         return f"{self.base}models"
 
     def inbox(self, name: str) -> str:

@@ -38,7 +38,9 @@ class Lanes(Grants):
     """
 
     async def submit(self, job: NewJob, *, limit: int = 0) -> Submitted:
-        """Puts a job into its queue. ``limit``: most waiting jobs in the pool (for a background job: most of those); 0 = no limit."""
+        """Puts a job into its queue. ``limit``: most waiting jobs in the pool (for a background job: most of those); 0
+        = no limit.
+        """
         large = len(job.body) > LARGE_BODY
         call = self._call(
             "submit",
@@ -72,13 +74,17 @@ class Lanes(Grants):
         return results
 
     async def requeue(self, id: str, fence: int, *, snapshot: str, base: str, spent: int, inbox: str) -> Requeued:
-        """Takes a job back from wherever it is, and puts it into its queue to go on from ``snapshot``. ``fence``: the one its gateway knows."""
+        """Takes a job back from wherever it is, and puts it into its queue to go on from ``snapshot``. ``fence``: the
+        one its gateway knows.
+        """
         reply = await self._run("requeue", id, fence, snapshot, base, spent, inbox)
         self.store.ring("jobs", "bell")
         return Requeued(cast(Any, reply[0].decode()), int(reply[1]))
 
     async def cancel(self, id: str, why: EndKind = "cancelled", failure: End | None = None) -> CancelResult:
-        """Ends a job that waits; one that runs is ended by its worker, which is told. ``failure``: the whole end, if more is to be said."""
+        """Ends a job that waits; one that runs is ended by its worker, which is told. ``failure``: the whole end, if
+        more is to be said.
+        """
         end = failure or End(why)
         reply = await self._run("cancel", id, end.kind, encode_end(end))
         self.store.ring("ctl", "inbox")
@@ -101,8 +107,13 @@ class Lanes(Grants):
         return Watched(there, states)
 
     async def create_inbox(self, name: str) -> bool:
-        """Makes the stream of an inbox. ``name``: ``<gateway>:<incarnation>``, never used before. False: it was there."""
+        """Makes the stream of an inbox, ``<gateway>:<incarnation>``; a name never used before. False: it was there."""
         return bool(await self._run("create", name))
+
+    async def reply(self, id: str) -> list[tuple[str, dict[bytes, bytes]]]:
+        """All entries (id, fields) of a job's reply key, for ``fold``."""
+        (entries,) = await self._exchange([("XRANGE", self.keys.reply(id), "-", "+")])
+        return [(entry_id.decode(), fields) for entry_id, fields in entries]
 
     async def peek(self, models: Sequence[str]) -> Peeked:
         """Who waits for these models (queue names)."""

@@ -1,4 +1,6 @@
-"""What goes into the lanes' scripts and what comes out of them. Instants and spans are in microseconds of the store's own clock."""
+"""What goes into the lanes' scripts and what comes out of them. Instants and spans are in microseconds of the store's
+own clock.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ class Limits:
     slots: int
     kv: int = 0
     prefill: int = 0
-    """Prompt tokens sent whose first token has not come yet. Jobs of the lane ``fast`` are counted but not held up by it."""
+    """Prompt tokens sent whose first token has not come yet. Jobs of the lane ``fast`` are counted but not held up by
+    it.
+    """
     long: int = 0
     reserved_slots: int = 0
     """Slots that only ``fast`` and ``thinking`` jobs may take."""
@@ -77,7 +81,8 @@ class Granted:
     user: str
     inbox: str
     prefix: str
-    """Text of the answer to go on from; empty: from the start. ``@reply``: the fold of the reply key (detached jobs)."""
+    """Text of the answer to go on from; empty: from the start. ``@reply``: the fold of the reply key (detached jobs).
+    """
     base: str
     """Fingerprint of ``prefix``."""
     spent: int
@@ -100,7 +105,9 @@ class Pulled:
     waiting: int
     """Jobs that still wait for the models asked for, background ones included."""
     seen: dict[str, str] = field(default_factory=dict)
-    """When fewer came than were wanted: stream key → last entry at that instant. ``Lanes.idle`` waits for something beyond it."""
+    """When fewer came than were wanted: stream key → last entry at that instant. ``Lanes.idle`` waits for something
+    beyond it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +121,8 @@ class Peeked:
 @dataclass(frozen=True, slots=True)
 class Renewed:
     status: Literal["ok", "cancel", "lost", "orphan"]
-    """``cancel``: still ours; close the engine's stream, then settle as cancelled. ``lost``: another owns it; write nothing more.
+    """``cancel``: still ours; close the engine's stream, then settle as cancelled. ``lost``: another owns it; write
+    nothing more.
     ``orphan``: the store does not know this attempt (it came back empty or older)."""
     inbox: str
 
@@ -138,10 +146,14 @@ class Chunk(NamedTuple):
 
 
 AppendResult = int | Literal["lost", "orphan"]
-"""The number of the last event in the reply key: below the chunk's ``n0 - 1``, send from there; at or above its ``n``, it is there."""
+"""The number of the last event in the reply key: below the chunk's ``n0 - 1``, send from there; at or above its ``n``,
+it is there.
+"""
 
 SettleResult = Literal["ok", "done", "lost", "gone"] | int
-"""``done``: it had been settled under this fence. A number: the reply key has only so many events; append the rest first."""
+"""``done``: it had been settled under this fence. A number: the reply key has only so many events; append the rest
+first.
+"""
 
 ReleaseResult = Literal["waiting", "ended", "lost", "gone"]
 """``ended``: the attempts are used up."""

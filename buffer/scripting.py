@@ -1,6 +1,7 @@
 """The Lua scripts: one file for each change of state, put together with the shared pieces that it names.
 
-A script's first line is ``-- needs: <piece> …``; the pieces are the files ``scripts/_<piece>.lua``, joined in the order named, ahead of it.
+A script's first line is ``-- needs: <piece> …``; the pieces are the files ``scripts/_<piece>.lua``, joined in the
+order named, ahead of it.
 Comments and indentation are dropped, since the embedded store compiles a script anew at each call.
 """
 

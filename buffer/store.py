@@ -26,7 +26,8 @@ CONNECTIONS = 32
 async def open_store(redis_url: str | None, *, prefix: str = "doublebuffer") -> Store:
     """Opens the store at ``redis_url``; None: an embedded one, new and empty. Connects at the first command.
 
-    Schemes: ``redis``, ``rediss``, ``unix``, ``redis+sentinel://host:port,host:port/service/db``, ``redis+cluster://host:port,host:port``.
+    Schemes: ``redis``, ``rediss``, ``unix``, ``redis+sentinel://host:port,host:port/service/db``,
+    ``redis+cluster://host:port,host:port``.
     Raises ``ValueError`` with one sentence on another URL.
     """
     if redis_url is None:
@@ -44,7 +45,8 @@ async def open_store(redis_url: str | None, *, prefix: str = "doublebuffer") -> 
 
 
 def _options(timeout_s: float) -> dict[str, Any]:
-    # Version 2 of the protocol: the same replies from every server. No retries below us: not every script may run twice.
+    # Version 2 of the protocol: the same replies from every server. No retries below us: not every script may run
+    # twice.
     return {
         "protocol": 2,
         "socket_timeout": timeout_s,
@@ -67,7 +69,8 @@ def _sentinel(url: str, timeout_s: float) -> Any:
         raise ValueError("A Sentinel URL reads redis+sentinel://host:port,host:port/service/db.")
     login = {"username": user, "password": password}
     options = _options(timeout_s)
-    sentinel = Sentinel(hosts, sentinel_kwargs={**_options(COMMAND_TIMEOUT_S), **login}, **options, **login)
+    make: Any = Sentinel  # it has no annotations
+    sentinel = make(hosts, sentinel_kwargs={**_options(COMMAND_TIMEOUT_S), **login}, **options, **login)
     return sentinel.master_for(service, db=int(db or 0))
 
 

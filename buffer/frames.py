@@ -1,0 +1,57 @@
+"""Frames: what an inbox carries. Scripts write plain fields, one part a frame; a worker packs the parts of one turn of
+its loop. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from buffer.job import Event
+
+
+class Part(Struct, array_like=True):
+    """A piece of one job's answer on its way. ``n`` = number of its first event, or of the mark."""
+
+    id: str
+    fence: int
+    n: int
+    kind: str = "ev"
+    """``ev``, ``start``, ``again``, ``lost``, or an end's kind."""
+    events: list[Event] = []
+    data: str = ""
+    """``start``: fingerprint of the text it goes on from, a blank, the back end. ``again``: the text. An end: its
+    JSON.
+    """
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(list[Part])
+
+
+def pack(parts: Sequence[Part]) -> bytes:
+    return _encoder.encode(parts)
+
+
+def unpack(fields: Mapping[bytes, bytes]) -> list[Part]:
+    """The parts of an inbox entry; none for an entry that is no frame. Raises ``msgspec.DecodeError`` or
+    ``ValueError`` on a broken one.
+    """
+    blob = fields.get(b"p")
+    if blob is not None:
+        return _decoder.decode(blob)
+    id = fields.get(b"id")
+    if id is None:
+        return []
+    return [
+        Part(
+            id.decode(),
+            int(fields[b"f"]),
+            int(fields[b"n"]),
+            fields[b"k"].decode(),
+            [],
+            fields.get(b"d", b"").decode(),
+        )
+    ]

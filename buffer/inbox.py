@@ -1,0 +1,229 @@
+"""The gateway's side of the answers: one stream for all of its jobs, read over one connection, handed out to
+followers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import replace
+
+import msgspec
+
+from buffer.access import StoreUnavailable
+from buffer.desk import Want
+from buffer.errands import Errands
+from buffer.failures import LOST
+from buffer.fold import END_KINDS
+from buffer.follower import Follower
+from buffer.frames import Part, unpack
+from buffer.lanes import Lanes
+from buffer.records import NewJob, Submitted
+from buffer.timing import Backoff
+
+log = logging.getLogger("doublebuffer.buffer")
+
+WATCH_S = 5.0
+GIVE_UP_S = 8.0
+"""How long an answer may lack something that its reply key does not bring either."""
+MOST_AWAY_S = 60.0
+"""How long clients are kept waiting for a store that is away."""
+READ_AT_ONCE = 500
+READ_BLOCK_S = 30.0
+STRAYS = 16384
+
+
+class Inbox:
+    """``create``, then ``run`` beside everything else. ``lease_s``: also reap, each quarter of it, as every gateway
+    and worker should.
+    """
+
+    def __init__(
+        self,
+        lanes: Lanes,
+        gateway: str,
+        *,
+        lease_s: float | None = None,
+        watch_s: float = WATCH_S,
+        give_up_s: float = GIVE_UP_S,
+    ) -> None:
+        self._lanes = lanes
+        self._gateway = gateway
+        self._lease_s = lease_s
+        self._watch_s = watch_s
+        self.name = ""
+        """``<gateway>:<incarnation>``: what a job's ``inbox`` is to be. Another after the stream was lost."""
+        self._followers: dict[str, Follower] = {}
+        self._strays: OrderedDict[str, None] = OrderedDict()
+        self._errands = Errands(lanes, lambda: self.name, give_up_s)
+        self._watch_now = asyncio.Event()
+        self._renewed = asyncio.Event()
+
+    async def create(self) -> None:
+        """Makes the stream under a name never used before. Raises ``StoreUnavailable``."""
+        name = f"{self._gateway}:{secrets.token_hex(4)}"
+        await self._lanes.create_inbox(name)
+        self.name = name
+        self._renewed.set()
+
+    async def submit(self, job: NewJob, *, limit: int = 0) -> tuple[Submitted, Follower | None]:
+        """Submits a job under this inbox and follows it from before its first frame. None if it was refused (``full``).
+
+        Raises ``StoreUnavailable``; a job that went in all the same is cancelled once the store is back.
+        """
+        follower = self.follow(job.id, lane=job.lane, det=job.det, open=False)
+        submitted: Submitted | None = None
+        try:
+            submitted = await self._lanes.submit(replace(job, inbox=self.name), limit=limit)
+        finally:
+            if submitted is None:
+                follower.det = False
+                follower.close()
+        if submitted.status == "full":
+            self._followers.pop(job.id, None)
+            return submitted, None
+        follower.open = True
+        if submitted.status == "known":
+            self.want(follower, "catch_up")
+        return submitted, follower
+
+    def follow(self, id: str, fence: int = 0, *, lane: str = "", det: bool = False, open: bool = True) -> Follower:
+        """Follows a job whose frames come here. ``open=False``: it is yet to be submitted. Raises ``ValueError`` if it
+        is followed.
+        """
+        if id in self._followers:
+            raise ValueError(f"Job {id} is followed already.")
+        follower = self._followers[id] = Follower(self, id, fence=fence, lane=lane, det=det)
+        follower.open = open
+        return follower
+
+    async def run(self) -> None:
+        """Reads, watches and tidies up, until cancelled; through any outage of the store."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._errands.run(), name="inbox errands")
+            group.create_task(self._watch_on(), name="inbox watch")
+            if self._lease_s is not None:
+                group.create_task(self._reap_on(self._lease_s), name="inbox reap")
+            while True:
+                self._renewed.clear()
+                reader = group.create_task(self._read(self.name), name="inbox read")
+                await self._renewed.wait()
+                reader.cancel()
+
+    # --- reading
+
+    async def _read(self, name: str) -> None:
+        if not name:
+            return
+        key = self._lanes.keys.inbox(name)
+        last = "0-0"
+        backoff = Backoff()
+        away = False
+        while True:
+            trim = {key: last} if last != "0-0" else None
+            try:
+                got = await self._lanes.store.read_streams({key: last}, READ_BLOCK_S, READ_AT_ONCE, trim=trim)
+            except StoreUnavailable:
+                away = True
+                await backoff.wait()
+                continue
+            if away:
+                away = False
+                backoff.reset()
+                self._watch_now.set()
+            for _, entries in got:
+                for entry_id, fields in entries:
+                    last = entry_id
+                    self._take(fields)
+
+    def _take(self, fields: Mapping[bytes, bytes]) -> None:
+        try:
+            parts = unpack(fields)
+        except (msgspec.MsgspecError, ValueError, KeyError):
+            log.error("A frame that cannot be read was skipped")
+            return
+        for part in parts:
+            follower = self._followers.get(part.id)
+            if follower is None:
+                self._stray(part)
+            else:
+                follower.take(part)
+
+    def _stray(self, part: Part) -> None:
+        """Nobody follows this job: its client has left."""
+        if part.kind not in END_KINDS and part.id not in self._strays:
+            self._ignore(part.id)
+            self._errands.cancel(part.id)
+
+    def _ignore(self, id: str) -> None:
+        self._strays[id] = None
+        if len(self._strays) > STRAYS:
+            self._strays.popitem(last=False)
+
+    def want(self, follower: Follower, what: Want) -> None:
+        """Has something done at the store for a follower; returns at once."""
+        if what == "forget":
+            if self._followers.get(follower.id) is follower:
+                del self._followers[follower.id]
+            if not follower.ended:
+                self._ignore(follower.id)
+                if not follower.det:
+                    self._errands.cancel(follower.id)
+        else:
+            self._errands.want(follower, what)
+
+    # --- watching
+
+    async def _watch_on(self) -> None:
+        backoff = Backoff()
+        loop = asyncio.get_running_loop()
+        back_at = loop.time()
+        while True:
+            try:
+                async with asyncio.timeout(self._watch_s):
+                    await self._watch_now.wait()
+            except TimeoutError:
+                pass
+            self._watch_now.clear()
+            try:
+                await self._watch()
+                backoff.reset()
+                back_at = loop.time()
+            except StoreUnavailable:
+                if loop.time() - back_at > MOST_AWAY_S:
+                    for follower in list(self._followers.values()):
+                        follower.fail(LOST, "cancel")
+                await backoff.wait()
+                self._watch_now.set()
+
+    async def _watch(self) -> None:
+        ids = [id for id, follower in self._followers.items() if follower.open and not follower.ended]
+        watched = await self._lanes.watch(self.name, ids)
+        if not watched.inbox_there:
+            log.warning("The inbox of this gateway was gone; it has a new one")
+            await self.create()
+        for id, (state, fence) in zip(ids, watched.states, strict=True):
+            follower = self._followers.get(id)
+            if follower is None or follower.ended:
+                continue
+            if state == "gone":
+                follower.fail(LOST)
+            elif not watched.inbox_there and follower.given and state != "done":
+                follower.fail(LOST, "cancel")
+            elif not watched.inbox_there and state != "done":
+                self._errands.reclaim(follower, fence)
+            else:
+                follower.note(fence, done=state == "done")
+
+    async def _reap_on(self, lease_s: float) -> None:
+        backoff = Backoff()
+        while True:
+            try:
+                await self._lanes.reap(lease_s)
+                backoff.reset()
+                await asyncio.sleep(lease_s / 4)
+            except StoreUnavailable:
+                await backoff.wait()

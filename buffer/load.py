@@ -1,0 +1,115 @@
+"""What workers tell of back ends and of themselves, for model lists, metrics and health. Each with a lifetime of its
+own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from buffer.access import Store
+from buffer.backend import Kind, ModelInfo
+from buffer.keys import Keys
+
+
+class BackendState(Struct, omit_defaults=True, kw_only=True):
+    """A back end as the worker that looked last saw it."""
+
+    name: str
+    kind: Kind
+    up: bool
+    breaker_open: bool = False
+    models: list[ModelInfo] = []
+    slots: int = 0
+    """Requests that it runs side by side; 0: not told."""
+    limit: int = 0
+    """Jobs in flight that are allowed now, over all workers."""
+    kv_tokens: int = 0
+    simulated: bool = False
+    loaded: list[str] = []
+    """Ollama: models in memory."""
+    probed_at: float = 0.0
+    """Seconds of the worker's wall clock."""
+    error: str = ""
+    """Why it is not up: one sentence."""
+
+
+class WorkerPresence(Struct, omit_defaults=True, kw_only=True):
+    id: str
+    started_at: float
+    """Seconds of its wall clock."""
+    backends: list[str] = []
+    draining: bool = False
+
+
+_State = TypeVar("_State", BackendState, WorkerPresence)
+_encode = msgspec.json.encode
+
+
+async def publish_state(store: Store, keys: Keys, state: BackendState, ttl_s: float) -> None:
+    """Tells of a back end for ``ttl_s`` seconds. Raises ``StoreUnavailable``."""
+    await _publish(store, keys.states, keys.state(state.name), state.name, value=_encode(state), ttl_s=ttl_s)
+
+
+async def publish_worker(store: Store, keys: Keys, presence: WorkerPresence, ttl_s: float) -> None:
+    """Says that a worker lives, for ``ttl_s`` seconds. Raises ``StoreUnavailable``."""
+    await _publish(store, keys.workers, keys.worker(presence.id), presence.id, value=_encode(presence), ttl_s=ttl_s)
+
+
+async def withdraw_worker(store: Store, keys: Keys, id: str) -> None:
+    """The worker stops. Raises ``StoreUnavailable``."""
+    await _all(store, [("DEL", keys.worker(id)), ("ZREM", keys.workers, id)])
+
+
+async def withdraw_state(store: Store, keys: Keys, name: str) -> None:
+    """The back end is no longer configured. Raises ``StoreUnavailable``."""
+    await _all(store, [("DEL", keys.state(name)), ("ZREM", keys.states, name)])
+
+
+async def read_states(store: Store, keys: Keys) -> list[BackendState]:
+    """All back ends that a worker told of lately, by name. Raises ``StoreUnavailable``."""
+    return await _read(store, keys.states, keys.state, BackendState)
+
+
+async def read_workers(store: Store, keys: Keys) -> list[WorkerPresence]:
+    """All workers that said lately that they live. Raises ``StoreUnavailable``."""
+    return await _read(store, keys.workers, keys.worker, WorkerPresence)
+
+
+async def alive_workers(store: Store, keys: Keys) -> int:
+    """How many workers live. Raises ``StoreUnavailable``."""
+    return len(await read_workers(store, keys))
+
+
+async def _publish(store: Store, index: str, key: str, name: str, *, value: bytes, ttl_s: float) -> None:
+    # The index is only a list of names: what counts is whether the value is still there, by the store's own clock.
+    ttl_ms = max(1, round(ttl_s * 1000))
+    until_us = int((time.time() + ttl_s) * 1_000_000)
+    await _all(
+        store,
+        [("SET", key, value, "PX", ttl_ms), ("ZADD", index, until_us, name), ("PEXPIRE", index, max(ttl_ms, 60_000))],
+    )
+
+
+async def _read(store: Store, index: str, key: Any, form: type[_State]) -> list[_State]:
+    (names,) = await _all(store, [("ZRANGE", index, 0, -1)])
+    texts = sorted(name.decode() for name in names)
+    if not texts:
+        return []
+    values = await _all(store, [("GET", key(name)) for name in texts])
+    gone: list[str] = [name for name, value in zip(texts, values, strict=True) if value is None]
+    if gone:
+        await _all(store, [("ZREM", index, *gone)])
+    return [msgspec.json.decode(value, type=form) for value in values if value is not None]
+
+
+async def _all(store: Store, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+    results = await store.exchange(commands)
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+    return results

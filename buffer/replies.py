@@ -1,0 +1,259 @@
+"""The worker's side of the answers: what its jobs' engines said goes to the gateways at once, and to the reply keys
+soon after.
+
+One turn, one pipeline: a frame for each inbox and its length, then the appends that are due, then what ends or gives
+back a job. So at every
+moment a gateway will have read at least what the reply key has. (Detached jobs the other way round: appended, then
+sent.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Literal, cast
+
+from buffer.access import StoreUnavailable
+from buffer.attempt import Attempt
+from buffer.closing import Closing, Release, Settle
+from buffer.job import End, Event
+from buffer.lanes import Lanes
+from buffer.records import Granted, ReleaseResult
+from buffer.timing import Alarm, Backoff
+from buffer.turn import Turn
+
+log = logging.getLogger("doublebuffer.buffer")
+
+APPEND_EVERY_S = 0.1
+MOST_IN_INBOX = 2000
+"""Entries that a gateway has not read yet, above which no more is sent there."""
+MOST_UNSENT = 1024 * 1024
+"""Bytes of a job's events that are not away yet, above which its engine should not be read."""
+LOOK_AGAIN_S = 0.05
+
+FinishResult = Literal["ok", "done", "lost", "gone"]
+
+
+class ReplyWriter:
+    """Sends and appends the events of all jobs that a worker runs. ``run`` must run beside whatever else is called.
+
+    ``on_lost(id)`` is called, from ``run``, when a job is found to be another's by now, or nobody's.
+    """
+
+    def __init__(
+        self,
+        lanes: Lanes,
+        *,
+        lease_s: float = 15.0,
+        on_lost: Callable[[str], None] = lambda id: None,
+        most_in_inbox: int = MOST_IN_INBOX,
+    ) -> None:
+        self._lanes = lanes
+        self._lease_s = lease_s
+        self._on_lost = on_lost
+        self._most_in_inbox = most_in_inbox
+        self._attempts: dict[str, Attempt] = {}
+        self._closing: dict[str, Closing] = {}
+        self._unsent: dict[str, Attempt] = {}
+        self._unappended: dict[str, Attempt] = {}
+        self._full: set[str] = set()
+        self._wake = asyncio.Event()
+        self._eased = asyncio.Event()
+        self._strained = False
+        self._append_due = False
+        self._append_alarm = Alarm(APPEND_EVERY_S, self._append_now)
+        self._look_alarm = Alarm(LOOK_AGAIN_S, self._wake.set)
+
+    def attach(self, granted: Granted) -> None:
+        """Takes a job on: its events may be written from now on."""
+        self._attempts[granted.id] = Attempt(granted)
+
+    def drop(self, id: str) -> None:
+        """Forgets a job: nothing more of it will be sent."""
+        for table in (self._attempts, self._unsent, self._unappended):
+            table.pop(id, None)
+        closing = self._closing.pop(id, None)
+        if closing is not None and not closing.result.done():
+            closing.result.set_result("lost")
+        self._ease()
+
+    def readdress(self, id: str, inbox: str) -> None:
+        """The job's gateway has another inbox by now (as ``renew`` tells)."""
+        attempt = self._attempts.get(id)
+        if attempt is not None and inbox:
+            attempt.inbox = inbox
+
+    def write(self, id: str, events: list[Event]) -> None:
+        """Sends events of a job, in this turn of the loop. Of a job that was dropped: nothing."""
+        attempt = self._attempts.get(id)
+        if attempt is None or not events:
+            return
+        attempt.write(events)
+        self._strained = self._strained or attempt.recent_bytes > MOST_UNSENT
+        self._unsent[id] = attempt
+        self._unappended[id] = attempt
+        self._wake.set()
+
+    def written(self, id: str) -> int:
+        """How many events of a job were written."""
+        attempt = self._attempts.get(id)
+        return 0 if attempt is None else attempt.n
+
+    async def finish(self, id: str, end: End, *, real_tokens: int | None = None, dead: str = "") -> FinishResult:
+        """Sends and appends what is left, then settles the job; through an outage of the store, for up to four leases.
+
+        ``real_tokens``: what its user's turn is charged in the end. ``dead``: reason of a dead letter.
+        ``lost``: another owns it, ``gone``: nobody does, or the store stayed away.
+        """
+        return cast(FinishResult, await self._close(id, Settle(end, real_tokens, dead)))
+
+    async def release(
+        self,
+        id: str,
+        *,
+        why: Literal["error", "segment", "drain"],
+        prefix: str = "",
+        base: str = "",
+        spent: int = 0,
+        max_attempts: int = 3,
+        failure: End | None = None,
+    ) -> ReleaseResult:
+        """Sends what is left, then gives the job back to its place; see ``Lanes.release``."""
+        return cast(ReleaseResult, await self._close(id, Release(why, prefix, base, spent, max_attempts, failure)))
+
+    async def _close(self, id: str, closing: Closing) -> str:
+        attempt = self._attempts.get(id)
+        if attempt is None:
+            return "gone"
+        self._closing[id] = closing
+        self._wake.set()
+        try:
+            async with asyncio.timeout(4 * self._lease_s):
+                return cast(str, await closing.result)
+        except TimeoutError:
+            log.warning("The store stayed away: the end of job %s could not be noted", id)
+            return "gone"
+        finally:
+            # By now this worker may have pulled the same job again: that is another attempt.
+            if self._attempts.get(id) is attempt:
+                self.drop(id)
+
+    def pause(self, id: str) -> None:
+        """Its gateway has enough for now."""
+        attempt = self._attempts.get(id)
+        if attempt is not None:
+            attempt.paused = True
+
+    def go(self, id: str) -> None:
+        attempt = self._attempts.get(id)
+        if attempt is not None:
+            attempt.paused = False
+            self._ease()
+
+    def blocked(self, id: str) -> bool:
+        """Whether the job's engine should not be read now."""
+        attempt = self._attempts.get(id)
+        return attempt is not None and (
+            attempt.paused or attempt.inbox in self._full or attempt.recent_bytes > MOST_UNSENT
+        )
+
+    async def ready(self, id: str) -> None:
+        """Waits until the job's engine may be read on, or the job has been dropped."""
+        while self.blocked(id):
+            await self._eased.wait()
+
+    def _ease(self) -> None:
+        self._eased.set()
+        self._eased = asyncio.Event()
+
+    async def run(self) -> None:
+        """Sends what comes in, until cancelled."""
+        backoff = Backoff()
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                try:
+                    await self._turn()
+                    backoff.reset()
+                except StoreUnavailable:
+                    # Whether it went out is not known: all of it goes out again, and readers drop what they have.
+                    await backoff.wait()
+                    self._wake.set()
+        finally:
+            self._append_alarm.clear()
+            self._look_alarm.clear()
+
+    async def _turn(self) -> None:
+        turn = Turn(self._lanes)
+        closing = {id: one for id, one in self._closing.items() if id in self._attempts}
+        due = dict(self._unappended) if self._append_due else {id: self._attempts[id] for id in closing}
+        turn.append([attempt for attempt in (due | self._unsent).values() if attempt.det])
+        by_inbox: dict[str, list[Attempt]] = {inbox: [] for inbox in self._full}
+        for id, attempt in self._unsent.items():
+            if attempt.inbox not in self._full or id in closing:
+                by_inbox.setdefault(attempt.inbox, []).append(attempt)
+        for inbox, attempts in by_inbox.items():
+            turn.frame(inbox, attempts)
+        turn.append([attempt for attempt in due.values() if not attempt.det])
+        for id, one in closing.items():
+            turn.close(self._attempts[id], one)
+        self._append_due = False
+        try:
+            await turn.send()
+        except StoreUnavailable:
+            self._append_due = True
+            raise
+        self._take(turn)
+
+    def _take(self, turn: Turn) -> None:
+        """What came of a turn."""
+        for attempt, closing, result in turn.closed:
+            if isinstance(result, int) and attempt.has_only(result):
+                self._unappended[attempt.id] = attempt
+                self._wake.set()
+                continue
+            if not closing.result.done():
+                closing.result.set_result("gone" if isinstance(result, int) else result)
+            if self._attempts.get(attempt.id) is attempt:
+                self.drop(attempt.id)
+            if isinstance(closing, Settle) and closing.drop:
+                self._on_lost(attempt.id)
+        for attempt in turn.lost:
+            if self._attempts.get(attempt.id) is attempt and attempt.id not in self._closing:
+                self.drop(attempt.id)
+                self._on_lost(attempt.id)
+        for attempt in turn.missing:
+            self._note_missing(attempt)
+        for inbox, length in turn.lengths.items():
+            if length > self._most_in_inbox:
+                self._full.add(inbox)
+            elif inbox in self._full:
+                self._full.discard(inbox)
+                self._wake.set()
+                self._ease()
+        for table, done in ((self._unsent, Attempt.all_sent), (self._unappended, Attempt.all_appended)):
+            for id in [id for id, attempt in table.items() if done(attempt)]:
+                del table[id]
+        if self._strained and not any(attempt.recent_bytes > MOST_UNSENT for attempt in self._attempts.values()):
+            self._strained = False
+            self._ease()
+        if self._unappended:
+            self._append_alarm.set()
+        if self._full:
+            self._look_alarm.set()
+
+    def _note_missing(self, attempt: Attempt) -> None:
+        """Without its inbox, the job's gateway is gone: after a lease of that, so is the job."""
+        now = asyncio.get_running_loop().time()
+        if attempt.nil_since is None:
+            attempt.nil_since = now
+        gone = now - attempt.nil_since >= self._lease_s
+        if gone and not attempt.det and self._attempts.get(attempt.id) is attempt:
+            self._closing.setdefault(attempt.id, Settle(End("cancelled"), drop=True))
+            self._wake.set()
+
+    def _append_now(self) -> None:
+        self._append_due = True
+        self._wake.set()
