@@ -11,6 +11,10 @@ from msgspec import Raw, Struct
 _LONE_SURROGATE = re.compile(r"\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f])|(?<!\\ud[89ab][0-9a-f]{2})\\ud[c-f][0-9a-f]{2}", re.I)
 
 
+NOTHING = Raw(b"null")
+"""Of a field that may be left out. msgspec takes nothing raw in a union with None."""
+
+
 class Function(Struct):
     name: str | None = None
     arguments: Any = None
@@ -31,7 +35,7 @@ class Delta(Struct):
 
 
 class ChoiceLogprobs(Struct):
-    content: Raw | None = None
+    content: Raw = NOTHING
 
 
 class Choice(Struct):

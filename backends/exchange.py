@@ -26,7 +26,12 @@ Stream = AsyncGenerator[list[Event], None]
 
 
 class Reader(Protocol):
-    """Takes an answer's bytes, gives its events. ``feed``, ``flush`` and ``whole`` raise ``BackendError``."""
+    """Takes an answer's bytes, gives its events. It raises nothing: what came before an error is not to be lost."""
+
+    @property
+    def failure(self) -> BackendError | None:
+        """What went wrong, after the events given so far."""
+        ...
 
     @property
     def complete(self) -> bool:
@@ -86,7 +91,10 @@ async def exchange(
             whole = bytearray()
             while (data := await client.next(pieces, until_at)) is not None:
                 whole += data
-            yield reader.whole(bytes(whole))
+            if events := reader.whole(bytes(whole)):
+                yield events
+            if reader.failure is not None:
+                raise reader.failure
             return
         while not reader.over:
             seen = reader.seen
@@ -99,6 +107,8 @@ async def exchange(
             events = reader.flush() if data is None else reader.feed(data)
             if events:
                 yield events
+            if reader.failure is not None:
+                raise reader.failure
             if data is None or reader.cut:
                 return
             if reader.complete:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import msgspec
 from msgspec import Raw, Struct
 
 from backends.answer import Answer
+from backends.base import BackendError
+from backends.chunk import NOTHING
 from backends.failures import early_end, from_payload
 from backends.wire import Lines, LineTooLongError
 from buffer.job import Event, Logprobs, Usage
@@ -13,7 +18,7 @@ from buffer.job import Event, Logprobs, Usage
 
 class _Function(Struct):
     name: str = ""
-    arguments: Raw | None = None
+    arguments: Raw = NOTHING
 
 
 class _ToolCall(Struct):
@@ -31,8 +36,8 @@ class _Line(Struct):
     message: _Message | None = None
     done: bool = False
     done_reason: str | None = None
-    error: str | Raw | None = None
-    logprobs: Raw | None = None
+    error: Any = None
+    logprobs: Raw = NOTHING
     prompt_eval_count: int | None = None
     prompt_eval_duration: int | None = None
     eval_count: int | None = None
@@ -51,6 +56,7 @@ class OllamaReader:
 
     def __init__(self, name: str, answer: Answer) -> None:
         """``name``: the back end's, for what is said of errors."""
+        self.failure: BackendError | None = None
         self.over = False
         self.seen = 0
         self._name = name
@@ -67,48 +73,42 @@ class OllamaReader:
         return self._answer.lively
 
     def feed(self, data: bytes) -> list[Event]:
-        out: list[Event] = []
         try:
             lines = self._lines.feed(data)
         except LineTooLongError:
-            raise early_end(self._name, "sent a line that is too long") from None
-        for line in lines:
-            if line and not self.over:
-                self._line(self._decode(line), out)
-        return out
+            self.failure = early_end(self._name, "sent a line that is too long")
+            return []
+        return self._read(lines)
 
     def flush(self) -> list[Event]:
-        out: list[Event] = []
         rest = self._lines.flush()
-        if rest and not self.over:
-            try:
-                self._line(_decoder.decode(rest), out)
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                # A line cut short: an early end.
-                rest = b""
-        if not self.complete:
-            raise early_end(self._name, "closed the connection before the answer was complete")
-        return out
+        # What is cut short in its last line is reported as an early end, not as bad JSON.
+        return self._read([rest] if _decode(rest) is not None else [], last=True)
 
     def whole(self, body: bytes) -> list[Event]:
         """An answer sent as one JSON object, or an error sent with a good status."""
-        return self.feed(body) + self.flush()
+        return self._read([body], last=True)
 
-    def _decode(self, line: bytes) -> _Line:
+    def _read(self, lines: Sequence[bytes], *, last: bool = False) -> list[Event]:
+        out: list[Event] = []
         try:
-            return _decoder.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            pass
-        try:
-            return _decoder.decode(line.decode("utf-8", "replace"))
-        except msgspec.DecodeError:
-            raise early_end(self._name, "sent something that is no JSON") from None
+            for text in lines:
+                if not text or self.over:
+                    continue
+                line = _decode(text)
+                if line is None:
+                    raise early_end(self._name, "sent something that is no JSON")
+                self._line(line, out)
+            if last and not self.complete:
+                raise early_end(self._name, "closed the connection before the answer was complete")
+        except BackendError as error:
+            self.failure = error
+        return out
 
     def _line(self, line: _Line, out: list[Event]) -> None:
         self.seen += 1
         if line.error:
-            error = line.error if isinstance(line.error, str) else msgspec.json.decode(line.error)
-            raise from_payload(self._name, error)
+            raise from_payload(self._name, line.error)
         answer, message = self._answer, line.message or _Message()
         answer.reasoning(message.thinking or "", out)
         answer.content(message.content or "", out)
@@ -116,10 +116,9 @@ class OllamaReader:
             # Older ones number every call 0, and calls come whole, so each is one of its own.
             answer.tool(self._calls, call.id or "", call.function.name, _arguments(call.function.arguments), out)
             self._calls += 1
-        if line.logprobs is not None:
-            told = bytes(line.logprobs).decode("utf-8", "replace")
-            if told not in ("null", "[]") and (message.content or not message.thinking or answer.shows_thinking):
-                out.append(Logprobs(told))
+        told = bytes(line.logprobs).decode("utf-8", "replace")
+        if told not in ("null", "[]") and (message.content or not message.thinking or answer.shows_thinking):
+            out.append(Logprobs(told))
         if line.done:
             self._done(line, out)
 
@@ -140,10 +139,20 @@ class OllamaReader:
         )
 
 
-def _arguments(raw: Raw | None) -> str:
+def _decode(line: bytes) -> _Line | None:
+    """None for what is no JSON object of this form."""
+    try:
+        return _decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        pass
+    try:
+        return _decoder.decode(line.decode("utf-8", "replace"))
+    except msgspec.DecodeError:
+        return None
+
+
+def _arguments(raw: Raw) -> str:
     """The object's own text, with its keys in their order; a text that holds JSON is taken as that."""
-    if raw is None:
-        return "{}"
     text = bytes(raw).decode("utf-8", "replace")
     if text.startswith('"'):
         return str(msgspec.json.decode(raw)) or "{}"

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from backends.answer import Answer
+from backends.base import BackendError
 from backends.chunk import Choice, Chunk, Counts, Function, Metrics, Timings, decode_chunk
 from backends.failures import early_end, from_payload
 from backends.wire import Events, LineTooLongError
@@ -22,6 +23,7 @@ class CompletionReader:
 
     def __init__(self, name: str, answers: Sequence[Answer]) -> None:
         """``name``: the back end's, for what is said of errors."""
+        self.failure: BackendError | None = None
         self.over = False
         self.complete = False
         self.lively = False
@@ -45,41 +47,39 @@ class CompletionReader:
         return any(answer.parsed for answer in self._answers)
 
     def feed(self, data: bytes) -> list[Event]:
-        out: list[Event] = []
         try:
             payloads = self._events.feed(data)
         except LineTooLongError:
-            raise early_end(self._name, "sent a line that is too long") from None
-        for payload in payloads:
-            self._payload(payload, out)
-        return self._out(out)
+            self.failure = early_end(self._name, "sent a line that is too long")
+            return []
+        return self._read(payloads)
 
     def flush(self) -> list[Event]:
-        out: list[Event] = []
-        for payload in self._events.flush():
-            # What is cut short in its last line is reported as an early end, not as bad JSON.
-            if payload.strip() == b"[DONE]" or decode_chunk(payload) is not None:
-                self._payload(payload, out)
-        if not self.complete:
-            raise early_end(self._name, "closed the connection before the answer was complete")
-        return self._out(out)
+        # What is cut short in its last line is reported as an early end, not as bad JSON.
+        rest = [one for one in self._events.flush() if one.strip() == b"[DONE]" or decode_chunk(one) is not None]
+        return self._read(rest, unless_complete="closed the connection before the answer was complete")
 
     def whole(self, body: bytes) -> list[Event]:
-        out: list[Event] = []
-        self._payload(body, out)
-        if not self.complete:
-            raise early_end(self._name, "sent an answer without an end")
-        return self._out(out)
+        return self._read([body], unless_complete="sent an answer without an end")
 
-    def _out(self, out: list[Event]) -> list[Event]:
+    def _read(self, payloads: Sequence[bytes], *, unless_complete: str = "") -> list[Event]:
+        out: list[Event] = []
+        try:
+            for payload in payloads:
+                self._payload(payload, out)
+            if unless_complete and not self.complete:
+                raise early_end(self._name, unless_complete)
+        except BackendError as error:
+            self.failure = error
+        if self.over or unless_complete:
+            self._tell(out)
+        return out
+
+    def _tell(self, out: list[Event]) -> None:
+        """The counts, once every answer has ended, and again if they change."""
         if self.complete and self._usage is not None and self._usage != self._told:
             self._told = self._usage
             out.append(self._usage)
-        if out and not self._begun:
-            self._begun = True
-            if self._fingerprint:
-                out.insert(0, Origin(self._fingerprint))
-        return out
 
     def _payload(self, payload: bytes, out: list[Event]) -> None:
         if payload == b"[DONE]" or payload.strip() == b"[DONE]":
@@ -103,7 +103,8 @@ class CompletionReader:
             raise from_payload(self._name, chunk.error or msgspec.to_builtins(chunk) | _code(payload))
         if chunk.system_fingerprint and not self._fingerprint:
             self._fingerprint = chunk.system_fingerprint
-        self._count(chunk)
+        counted = self._count(chunk)
+        before = len(out)
         for choice in chunk.choices or ():
             if 0 <= choice.index < len(self._answers):
                 answer = self._answers[choice.index]
@@ -111,6 +112,12 @@ class CompletionReader:
                 self.lively = self.lively or answer.lively
                 if answer.finished and not self.complete:
                     self.complete = all(one.finished for one in self._answers)
+        if len(out) > before and not self._begun:
+            self._begun = True
+            if self._fingerprint:
+                out.insert(before, Origin(self._fingerprint))
+        if counted or self.cut:
+            self._tell(out)
 
     def _choice(self, choice: Choice, answer: Answer, out: list[Event]) -> None:
         delta = choice.delta or choice.message
@@ -123,7 +130,7 @@ class CompletionReader:
                 key = call.index if call.index is not None else place if choice.delta is None else 0
                 function = call.function or Function()
                 answer.tool(key, call.id or "", function.name or "", _arguments(function.arguments), out)
-            if choice.logprobs is not None and choice.logprobs.content is not None and not answer.finished:
+            if choice.logprobs is not None and not answer.finished:
                 told = bytes(choice.logprobs.content).decode("utf-8", "replace")
                 # Those of thinking that is kept back would tell it after all.
                 if told not in ("null", "[]") and (content or not thought or answer.shows_thinking):
@@ -134,10 +141,11 @@ class CompletionReader:
             self._ended.add(answer.index)
             answer.finish(choice.finish_reason, out)
 
-    def _count(self, chunk: Chunk) -> None:
+    def _count(self, chunk: Chunk) -> bool:
+        """Whether the chunk held counts."""
         usage, timings, metrics = chunk.usage, chunk.timings, chunk.metrics
         if usage is None and timings is None:
-            return
+            return False
         usage, timings = usage or Counts(), timings or Timings()
         metrics = metrics or Metrics()
         before = self._usage or Usage(0, 0)
@@ -155,6 +163,7 @@ class CompletionReader:
             prompt_ns=_ns(timings.prompt_ms, metrics.time_to_first_token_ms) or before.prompt_ns,
             completion_ns=_ns(timings.predicted_ms, metrics.generation_time_ms) or before.completion_ns,
         )
+        return True
 
 
 def _code(payload: bytes) -> dict[str, Any]:

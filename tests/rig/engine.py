@@ -12,7 +12,7 @@ import re
 from collections.abc import AsyncIterator
 from typing import Any
 
-from tests.rig.script import DONE, Flavour, Piece, Sleep, Status, chunk, done, finish, line, role, usage
+from tests.rig.script import DONE, Flavour, Piece, Sleep, Status, chunk, done, line, usage
 
 
 def texts(body: dict[str, Any]) -> str:
@@ -86,21 +86,27 @@ class Engine:
             yield Sleep(self.delay_s * counts[1])
             yield Status(200, self._whole("".join(thoughts), "".join(words), reason, counts))
             return
-        if self.flavour == "openai":
-            yield role()
-        name = "reasoning_content" if self.kind == "llamacpp" else "reasoning"
-        for thought in thoughts:
-            yield Sleep(self.delay_s)
-            yield line(thinking=thought) if self.flavour == "ollama" else chunk({name: thought})
-        for word in words:
-            yield Sleep(self.delay_s)
-            yield word
         if self.flavour == "ollama":
+            for thought in thoughts:
+                yield Sleep(self.delay_s)
+                yield line(thinking=thought)
+            for word in words:
+                yield Sleep(self.delay_s)
+                yield word
             yield done(reason, prompt=counts[0], completion=counts[1])
             return
-        yield finish(reason)
+        name = "reasoning_content" if self.kind == "llamacpp" else "reasoning"
+        deltas = [{"role": "assistant", "content": ""}, *({name: thought} for thought in thoughts)]
+        deltas += [{"content": word} for word in words]
+        answers = range(body.get("n") or 1)
+        for delta in deltas:
+            yield Sleep(self.delay_s)
+            for index in answers:
+                yield chunk(delta, index=index)
+        for index in answers:
+            yield chunk({}, reason, index=index)
         if (body.get("stream_options") or {}).get("include_usage"):
-            yield usage(*counts)
+            yield usage(counts[0], counts[1] * len(answers))
         yield DONE
 
     def _whole(self, thought: str, text: str, reason: str, counts: tuple[int, int]) -> dict[str, Any]:
