@@ -57,7 +57,7 @@ def create_app(
         pools=pools,
         catalog=Catalog(store, pools, expected={spec.name for spec in settings.backends}, cold_s=timing.cold_s),
         intake=intake,
-        relay=Relay(intake, telemetry, queue_limit=settings.queue_limit, timing=timing),
+        relay=Relay(settings, intake, telemetry, timing),
     )
 
     @asynccontextmanager

@@ -53,8 +53,6 @@ class Delivery:
     telemetry: Telemetry
     on_first: Callable[[], None]
     """Called once, when the first events are here."""
-    expired: Callable[[], Failure]
-    """What to say of a job that has not started in time."""
     usage: Usage | None = None
     _last_at: float = field(default=0.0)
 
@@ -82,7 +80,7 @@ class Delivery:
                 await self._open_stream()
             if data := writer.feed(item, time.time()):
                 await self._piece(data)
-        end = End("done") if writer.finished else self._with_reason(item)
+        end = End("done") if writer.finished else End(item.kind, failure_of(item))
         if not opened:
             if end.failure is not None:
                 await self._fail(end.failure)
@@ -90,6 +88,9 @@ class Delivery:
             await self._open_stream()
         last_words = writer.end(end, time.time(), queued_s=0.0)
         breaks = self.form.breaks_off(last_words)
+        if breaks and end.failure is None:
+            # What came cannot be said in this dialect, and only all of it together showed that.
+            end = End("failed", Failure("The answer could not be told."))
         await self.send({"type": "http.response.body", "body": last_words, "more_body": breaks})
         return end, breaks
 
@@ -98,7 +99,7 @@ class Delivery:
         while not isinstance(item := await self.source.next(), End):
             self._count(item)
             writer.feed(item, time.time())
-        end = self._with_reason(item)
+        end = End(item.kind, failure_of(item))
         status, body = writer.end(end, time.time(), queued_s=0.0)
         more = headers(end.failure) if end.failure is not None and status != 200 else ()
         await answer(self.send, status, JSON, body, [*self._all_headers(), *more])
@@ -125,11 +126,6 @@ class Delivery:
         if backend := self.source.started:
             return [*self.headers, (b"x-doublebuffer-backend", backend.encode("ascii", "replace"))]
         return self.headers
-
-    def _with_reason(self, end: End) -> End:
-        if end.kind == "expired" and end.failure is None:
-            return End(end.kind, self.expired())
-        return End(end.kind, failure_of(end))
 
     def _count(self, events: list[Event]) -> None:
         now_at = time.perf_counter()

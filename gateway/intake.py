@@ -90,11 +90,6 @@ class Intake:
         refusal = queue_full(waiting, self._settings.queue_limit, self._ends.per_s(time.monotonic()))
         return Failure(refusal.reason, refusal.status, "queue_full", retry_after_s=refusal.retry_after_s)
 
-    def expired(self) -> Failure:
-        """What the client of a job is told that has not started in time."""
-        waited_s = self._settings.queue_timeout_seconds
-        return Failure(f"The request waited {waited_s:g} s without its turn coming.", 503, "queue_timeout")
-
     def _lane(self, chat: Chat, model: Model, call: Call, new_tokens: int) -> Lane:
         chosen = choose_lane(
             newest_user_chars(chat),

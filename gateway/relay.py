@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 
 from buffer.follower import Follower
-from buffer.job import End, Usage
+from buffer.job import End, Failure, Usage
+from buffer.settings import Settings
 from buffer.store import StoreUnavailable
 from buffer.telemetry import Outcome, Telemetry
 from gateway.call import Call, Receive, Send
@@ -20,10 +22,11 @@ from gateway.refusal import ClientLeft, Refusal
 class Relay:
     """Carries the answers of all jobs of this gateway."""
 
-    def __init__(self, intake: Intake, telemetry: Telemetry, *, queue_limit: int, timing: Timing) -> None:
+    def __init__(self, settings: Settings, intake: Intake, telemetry: Telemetry, timing: Timing) -> None:
         self._intake = intake
         self._telemetry = telemetry
-        self._queue_limit = queue_limit
+        self._queue_limit = settings.queue_limit
+        self._queue_timeout_s = settings.queue_timeout_seconds
         self._timing = timing
 
     async def run(
@@ -44,18 +47,19 @@ class Relay:
             arrived_at=arrived_at,
             telemetry=self._telemetry,
             on_first=lambda: self._intake.started(order),
-            expired=self._intake.expired,
         )
         end: End | None = None
         breaks = False
         try:
             async with asyncio.TaskGroup() as group:
                 watcher = group.create_task(_until_left(receive))
+                overdue = self._expire_later(order, follower, group)
                 if order.chat.stream:
                     writer = form.stream(order.chat, job.id, time.time(), _is_open_webui(call))
                     end, breaks = await delivery.stream(writer, self._timing)
                 else:
                     end = await delivery.whole(form.whole(order.chat, job.id, time.time()))
+                overdue.cancel()
                 watcher.cancel()
         except* ClientLeft:
             pass
@@ -79,6 +83,15 @@ class Relay:
             raise Refusal(self._intake.full(submitted.waiting), "refused")
         return follower
 
+    def _expire_later(self, order: Order, follower: Follower, group: asyncio.TaskGroup) -> asyncio.TimerHandle:
+        """Whoever pulls a job that is too old ends it; but while all engines are busy, nobody pulls."""
+
+        def overdue() -> None:
+            if follower.started is None and not follower.closed:
+                group.create_task(_expire(order, self._queue_timeout_s))
+
+        return asyncio.get_running_loop().call_later(self._queue_timeout_s, overdue)
+
     def _count_tokens(self, usage: Usage | None) -> None:
         if usage is None:
             return
@@ -95,11 +108,18 @@ async def _until_left(receive: Receive) -> None:
     raise ClientLeft
 
 
+async def _expire(order: Order, waited_s: float) -> None:
+    """Ends a job that has not started in time; its client is told as of any other end."""
+    failure = Failure(f"The request waited {waited_s:g} s without its turn coming.", 503, "queue_timeout")
+    with suppress(StoreUnavailable):  # the inbox sees to the jobs of a store that is away
+        await order.pool.lanes.cancel(order.job.id, "expired", End("expired", failure))
+
+
 def _is_open_webui(call: Call) -> bool:
     agent = call.header(b"user-agent").lower()
-    return (
-        "open-webui" in agent or "openwebui" in agent or any(name.startswith(b"x-openwebui-") for name in call.headers)
-    )
+    if "open-webui" in agent or "openwebui" in agent:
+        return True
+    return any(name.startswith(b"x-openwebui-") for name in call.headers)
 
 
 def _outcome(end: End) -> Outcome:

@@ -19,11 +19,13 @@ _PATIENCE_S = 2.0
 def health_routes(services: Services) -> APIRouter:
     router = APIRouter(tags=["Health"])
 
-    @router.api_route("/health", methods=["GET", "HEAD"], summary="The process lives")
+    @router.head("/health", include_in_schema=False)
+    @router.get("/health", summary="The process lives")
     async def health() -> dict[str, str]:
         return {"status": "ok"}
 
-    @router.api_route("/health/ready", methods=["GET", "HEAD"], summary="Redis answers and a worker is alive")
+    @router.head("/health/ready", include_in_schema=False)
+    @router.get("/health/ready", summary="Redis answers and a worker is alive")
     async def ready(response: Response) -> dict[str, str]:
         reason = await _not_ready(services)
         if reason is None:

@@ -18,23 +18,24 @@ OLLAMA_VERSION = "0.13.5"
 """The Ollama whose API this is. Clients compare it with the version that brought a feature (thinking as a field, levels
 of it, structured output), and Open WebUI refuses what is not integers and dots: neither our own version nor a word."""
 
-_LISTS = ["GET", "HEAD"]
-
 
 def model_routes(services: Services) -> APIRouter:
     router = APIRouter(tags=["Models"], default_response_class=Response)
     started = time.time()
     catalog = services.catalog
 
-    @router.api_route("/", methods=_LISTS, summary="Ollama's sign of life")
+    @router.head("/", include_in_schema=False)
+    @router.get("/", summary="Ollama's sign of life")
     async def root() -> Response:
         return _response(b"Ollama is running", TEXT)
 
-    @router.api_route("/api/version", methods=_LISTS, summary="The Ollama whose API this is")
+    @router.head("/api/version", include_in_schema=False)
+    @router.get("/api/version", summary="The Ollama whose API this is")
     async def version() -> Response:
         return _response(b'{"version":"%b"}' % OLLAMA_VERSION.encode(), JSON)
 
-    @router.api_route("/api/tags", methods=_LISTS, summary="Models, in Ollama's form")
+    @router.head("/api/tags", include_in_schema=False)
+    @router.get("/api/tags", summary="Models, in Ollama's form")
     async def tags() -> Response:
         return _response(ollama.tags(_listed(await catalog.list(), tagged=True), created=started), JSON)
 

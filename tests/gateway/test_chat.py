@@ -183,4 +183,5 @@ async def test_a_connection_serves_one_chat_after_another() -> None:
         for i in range(5):
             got = await post(r, "/api/chat", ollama(stream=bool(i % 2)), str(i))
             assert lines(got.text)[0]["message"]["content"] == str(i)
-        assert [left for left in await r.lanes.leftovers() if "jobs:" in left.key or left.key.endswith("lease")] == []
+        assert await r.store.redis.xlen(r.lanes.keys.jobs("fast")) == 0
+        assert all(left.ttl_s > 0 for left in await r.lanes.leftovers() if ":job:" in left.key or ":reply:" in left.key)
