@@ -24,6 +24,8 @@ class BackendState(Struct, omit_defaults=True, kw_only=True):
     up: bool
     breaker_open: bool = False
     models: list[ModelInfo] = []
+    aliases: dict[str, str] = {}
+    """Client name → upstream name, as its operator set them."""
     slots: int = 0
     """Requests that it runs side by side; 0: not told."""
     limit: int = 0

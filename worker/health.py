@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 
 from backends.base import BackendError
 from buffer.load import BackendState, publish_state, read_states
@@ -75,6 +76,7 @@ class Health:
             slots=(found.slots if found else None) or 0,
             limit=engine.told_limit,
             kv_tokens=engine.spec.kv_tokens or (found.kv_tokens if found else None) or 0,
+            probed_at=time.time(),
             loaded=found.loaded if found else [],
             simulated=bool(found and found.simulated),
             error=engine.error,
