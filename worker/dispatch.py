@@ -51,16 +51,31 @@ class Dispatch:
     async def _job(self, hand: Hand, body: bytes | None) -> None:
         """One attempt, from its body to its end. Whatever goes wrong in it ends here, with a settled job."""
         try:
+            await self._attach(hand)
             outcome = await self._attempt(hand, body)
         except Exception as error:  # noqa: BLE001 - the border of a job: a defect of ours ends this job, not the worker
             where = traceback.extract_tb(error.__traceback__)[-1]
             log.error("job %s: %s at %s:%s", hand.job.id, type(error).__name__, where.filename, where.lineno)
             outcome = await self._end(hand, DEFECT)
         finally:
-            hand.engine.ended(hand.job.id)
-            self._pool.hands.pop(hand.job.id, None)
-            self._pool.replies.forget(hand.job.id)
+            self._put_away(hand)
         self._tell(hand, outcome)
+
+    async def _attach(self, hand: Hand) -> None:
+        """A job that was given back here can be pulled here again before the word that it was given back is read."""
+        if hand.before is not None:
+            await hand.before.away.wait()
+            hand.before = None
+            self._pool.replies.drop(hand.job.id)
+        self._pool.replies.attach(hand.job)
+
+    def _put_away(self, hand: Hand) -> None:
+        """A job that was given back may be in hand again by now, as another attempt: that one stays."""
+        if self._pool.hands.get(hand.job.id) is hand:
+            del self._pool.hands[hand.job.id]
+            self._pool.replies.drop(hand.job.id)
+        hand.engine.ended(hand.stream)
+        hand.away.set()
 
     async def _attempt(self, hand: Hand, body: bytes | None) -> str:
         job = hand.job
@@ -92,7 +107,7 @@ class Dispatch:
         held: list[Event] = []
         async with aclosing(engine.backend.chat(chat, upstream_model=upstream, request_id=job.id)) as answer:
             async for events in answer:
-                engine.flowed(job.id)
+                engine.flowed(hand.stream)
                 for event in events:
                     if isinstance(event, Usage):
                         hand.tokens = event.prompt + event.completion
@@ -108,7 +123,6 @@ class Dispatch:
                 replies.write(job.id, events)
                 if replies.blocked(job.id):
                     await replies.ready(job.id)
-                await hand.unpaused()
 
     async def _stopped(self, hand: Hand) -> str:
         """The engine's connection is closed by now."""
@@ -136,7 +150,8 @@ class Dispatch:
             self._pool.telemetry.attempt_ended(engine.name, "broken")
             return await self._end(hand, end)
         self._pool.telemetry.attempt_ended(engine.name, "refused" if error.kind == "refused" else "failed")
-        log.warning("job %s: attempt at %s %s: %s", job.id, engine.name, error.kind, error.message)
+        # Not the engine's own words: they may quote the request.
+        log.warning("job %s: attempt at %s %s (status %d)", job.id, engine.name, error.kind, error.status)
         return await self._again(hand, end)
 
     async def _again(self, hand: Hand, end: End) -> str:

@@ -75,6 +75,6 @@ class Controls:
                     case "cancel":
                         hand.stop("cancel")
                     case "pause":
-                        hand.pause()
+                        pool.replies.pause(control.id)
                     case "go":
-                        hand.go()
+                        pool.replies.go(control.id)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from buffer.records import Granted
+from buffer.records import Granted, Limits, Pulled
 from buffer.store import StoreUnavailable
 from policy.window import Hold, can_hold, decide
 from worker.backoff import Backoff, wait_for
@@ -17,6 +17,9 @@ from worker.engine import Engine
 from worker.firsts import first_pieces, report_first_pieces
 from worker.hand import Hand
 from worker.pool import Pool
+
+SWAP_AFTER_US = 15_000_000
+"""How long a job may wait for its model to be loaded while jobs of the loaded one come."""
 
 
 class Drain:
@@ -56,7 +59,11 @@ class Drain:
         window_s = 0.0
         if self._holds:
             seen = await pool.lanes.peek(queues)
-            window_s = min(self._window_s, max(0.0, (seen.now_us - seen.oldest_arr_us) / 1e6)) if seen.waiting else 0.0
+            if not seen.waiting:
+                # Not even a pull: what came in between would go without its window.
+                pool.listening.set()
+                return engine.recheck_s()
+            window_s = min(self._window_s, max(0.0, (seen.now_us - seen.oldest_arr_us) / 1e6))
             hold = decide(
                 pool.settings.window_policy,
                 window_s=self._window_s,
@@ -67,9 +74,7 @@ class Drain:
             if isinstance(hold, Hold):
                 pool.listening.set()
                 return hold.for_s
-        pulled = await pool.lanes.pull(
-            pool.worker, engine.name, queues, want=want, limits=limits, lease_s=pool.settings.lease_seconds
-        )
+        pulled = await self._pull(queues, want, limits)
         for job in pulled.jobs:
             self._take(job)
         engine.short = len(pulled.jobs) < want and pulled.waiting > 0
@@ -81,11 +86,30 @@ class Drain:
         pool.listening.set()
         return engine.recheck_s()
 
+    async def _pull(self, queues: Sequence[str], want: int, limits: Limits) -> Pulled:
+        """Where an engine keeps one model in memory, jobs of that one go first: changing it costs seconds, and all that
+        runs."""
+        there, away = self._engine.by_memory(queues)
+        if there and away:
+            seen = await self._pool.lanes.peek(away)
+            if seen.waiting and seen.now_us - seen.oldest_arr_us >= SWAP_AFTER_US:
+                queues = away
+            elif seen.waiting:
+                pulled = await self._ask(there, want, limits)
+                if pulled.jobs or pulled.waiting:
+                    return pulled
+        return await self._ask(queues, want, limits)
+
+    async def _ask(self, queues: Sequence[str], want: int, limits: Limits) -> Pulled:
+        pool = self._pool
+        lease_s = pool.settings.lease_seconds
+        return await pool.lanes.pull(pool.worker, self._engine.name, queues, want=want, limits=limits, lease_s=lease_s)
+
     def _take(self, job: Granted) -> None:
         """From here on the job's lease is renewed."""
-        self._pool.hands[job.id] = Hand(job, self._engine)
-        self._pool.replies.attach(job)
-        self._engine.started(job.id)
+        hand = Hand(job, self._engine, self._pool.hands.get(job.id))
+        self._pool.hands[job.id] = hand
+        self._engine.started(hand.stream, job.model)
 
     async def _bodies(self, ids: Sequence[str]) -> list[bytes | None]:
         """The jobs are ours by now: whatever the store does, they are not let go of."""

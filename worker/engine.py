@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from backends.base import Backend, Probe
 from buffer.backend import BackendSpec, ModelInfo
@@ -47,6 +47,7 @@ class Engine:
         self.short = False
         """Jobs wait that did not fit at the last pull: whatever frees credit is worth another."""
         self._limit = 0
+        self._loaded: set[str] = set()
         self._upstream: dict[str, str] = {}
         self._left_until_at: dict[str, float] = {}
         self._learn([])
@@ -69,6 +70,7 @@ class Engine:
         news = self.probe is None
         before = (news or self.doubt.is_set(), self._bounds() if self.probe else None, list(self._upstream))
         self.probe, self.error, self.models = found, "", found.models
+        self._loaded = set(found.loaded)
         self.doubt.clear()
         self._learn([model.id for model in found.models])
         self.flow.looked(slots=found.slots, waiting=found.waiting, running=found.running)
@@ -166,21 +168,34 @@ class Engine:
         if isinstance(self.flow, OverlapLimit):
             self.flow.adopt(jobs, self.clock())
 
-    def started(self, job: str) -> None:
-        self.running.add(job)
-        self.breaker.started(self.clock())
-        self.flow.started(job)
+    def by_memory(self, queues: Sequence[str]) -> tuple[list[str], list[str]]:
+        """``queues`` of models that are in the engine's memory, and the others. Only Ollama swaps models; of the rest,
+        all are there."""
+        if self.spec.kind != "ollama" or not self._loaded:
+            return list(queues), []
+        there = [queue for queue in queues if self._upstream[queue] in self._loaded]
+        return there, [queue for queue in queues if self._upstream[queue] not in self._loaded]
 
-    def flowed(self, job: str) -> None:
+    def started(self, stream: str, queue: str) -> None:
+        """A job went there; ``stream`` names the attempt. Its model is the loaded one from now on, as far as anybody
+        knows before the next look."""
+        upstream = self._upstream.get(queue)
+        if upstream is not None and upstream not in self._loaded:
+            self._loaded = {upstream}
+        self.running.add(stream)
+        self.breaker.started(self.clock())
+        self.flow.started(stream)
+
+    def flowed(self, stream: str) -> None:
         """A piece of a job's answer came."""
         if isinstance(self.flow, OverlapLimit):
             now_at = self.clock()
-            self.flow.flowed(job, now_at)
+            self.flow.flowed(stream, now_at)
             if self.flow.limit(now_at) > self._limit:
                 self.wake.set()
 
-    def ended(self, job: str) -> None:
+    def ended(self, stream: str) -> None:
         """The connection of a job is closed."""
-        self.running.discard(job)
-        self.flow.ended(job)
+        self.running.discard(stream)
+        self.flow.ended(stream)
         self.wake.set()

@@ -22,9 +22,22 @@ class StoppedError(Exception):
 class Hand:
     """One attempt: the grant, the back end, and the one way to stop it from outside."""
 
-    __slots__ = ("_paused", "_task", "engine", "events", "first_at", "job", "prefilled", "started_at", "tokens", "why")
+    __slots__ = (
+        "_task",
+        "away",
+        "before",
+        "engine",
+        "events",
+        "first_at",
+        "job",
+        "prefilled",
+        "started_at",
+        "stream",
+        "tokens",
+        "why",
+    )
 
-    def __init__(self, job: Granted, engine: Engine) -> None:
+    def __init__(self, job: Granted, engine: Engine, before: Hand | None = None) -> None:
         self.job = job
         self.engine = engine
         self.why: Why | None = None
@@ -32,12 +45,17 @@ class Hand:
         """Events sent on to the client's gateway."""
         self.tokens: int | None = None
         """Tokens of prompt and answer, as the engine counted them."""
+        self.stream = f"{job.id} {job.fence}"
+        """Names this attempt: the next one at the same job may begin here before this one is put away."""
         self.started_at = engine.clock()
         self.first_at: float | None = None
         self.prefilled = False
         """The store knows that the first piece has come."""
+        self.away = asyncio.Event()
+        """The attempt is over, and all that it had to say has been said."""
+        self.before = before
+        """An attempt at the same job that was given back, and may not have heard yet that it was."""
         self._task: asyncio.Task[object] | None = None
-        self._paused: asyncio.Event | None = None
 
     def stop(self, why: Why) -> None:
         """Stops what runs in ``stoppable``, now or as soon as it would begin. The first reason stands, but that a lost
@@ -61,18 +79,3 @@ class Hand:
             raise StoppedError from None
         finally:
             self._task = None
-
-    def pause(self) -> None:
-        """The client reads too slowly: leave the engine's stream unread for a while."""
-        if self._paused is None:
-            self._paused = asyncio.Event()
-
-    def go(self) -> None:
-        """The client has caught up."""
-        if self._paused is not None:
-            self._paused.set()
-            self._paused = None
-
-    async def unpaused(self) -> None:
-        while self._paused is not None:
-            await self._paused.wait()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
 
-from buffer.load import WorkerPresence, publish_presence
+from buffer.load import WorkerPresence, publish_worker
 from buffer.records import Held
 from worker.firsts import report_first_pieces
 from worker.pool import Pool
@@ -17,6 +18,7 @@ class Leases:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        self._started_at = time.time()
 
     async def run(self) -> None:
         pool = self._pool
@@ -28,6 +30,7 @@ class Leases:
         held = [Held(hand.job.id, hand.job.fence, hand.engine.name) for hand in hands]
         results = await pool.lanes.renew(pool.worker, held, pool.settings.lease_seconds)
         for hand, result in zip(hands, results, strict=True):
+            pool.replies.readdress(hand.job.id, result.inbox)
             if result.status == "cancel":
                 hand.stop("cancel")
             elif result.status != "ok":
@@ -36,10 +39,15 @@ class Leases:
         for engine in pool.engines:
             if engine.short or pool.stopping:
                 await report_first_pieces(pool, engine)
-        await publish_presence(pool.lanes.store, pool.lanes.keys, self._presence(), pool.settings.lease_seconds)
+        await publish_worker(pool.lanes.store, pool.lanes.keys, self._presence(), pool.settings.lease_seconds)
         if not pool.connected.is_set():
             pool.connected.set()
             pool.wake()
 
     def _presence(self) -> WorkerPresence:
-        return WorkerPresence(id=self._pool.worker, backends=[engine.name for engine in self._pool.engines])
+        return WorkerPresence(
+            id=self._pool.worker,
+            started_at=self._started_at,
+            backends=[engine.name for engine in self._pool.engines],
+            draining=self._pool.stopping,
+        )

@@ -28,7 +28,7 @@ class Pool:
     replies: ReplyWriter
     telemetry: Telemetry
     engines: list[Engine]
-    hands: dict[str, Hand] = field(default_factory=dict)
+    hands: dict[str, Hand]
     """Jobs owned now, by id."""
     connected: asyncio.Event = field(default_factory=asyncio.Event)
     """The store answered the last renewal. Nothing is pulled while it is unset: after an outage the leases come

@@ -8,19 +8,22 @@ import os
 import secrets
 import socket
 from collections.abc import Coroutine, Iterable, Sequence
+from contextlib import suppress
 
 from backends.base import Backend
 from backends.make import make
 from buffer.lanes import Lanes
+from buffer.load import withdraw_worker
 from buffer.replies import ReplyWriter
 from buffer.settings import Settings
-from buffer.store import Store
+from buffer.store import Store, StoreUnavailable
 from buffer.telemetry import Telemetry
 from worker.breaker import Breaker
 from worker.dispatch import Dispatch
 from worker.doorbell import Controls, Doorbell
 from worker.drain import Drain
 from worker.engine import Engine
+from worker.hand import Hand
 from worker.health import Health
 from worker.leases import Leases
 from worker.pool import Pool
@@ -76,14 +79,20 @@ class Worker:
             for backend in self._backends
             if backend.spec.pool == name
         ]
-        lanes = Lanes(store, name)
+        lanes, hands = Lanes(store, name), dict[str, Hand]()
+
+        def lost(job: str) -> None:
+            if job in hands:
+                hands[job].stop("lost")
+
         return Pool(
             worker=self.name,
             settings=settings,
             lanes=lanes,
-            replies=ReplyWriter(lanes),
+            replies=ReplyWriter(lanes, lease_s=settings.lease_seconds, on_lost=lost),
             telemetry=self._telemetry,
             engines=engines,
+            hands=hands,
         )
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -99,10 +108,17 @@ class Worker:
                 await self._work(stop)
                 for task in running:
                     task.cancel()
+                await self._leave()
         finally:
             for backend in self._backends:
                 await backend.aclose()
         log.info("worker %s has stopped", self.name)
+
+    async def _leave(self) -> None:
+        """So that nobody counts on this worker until its presence has run out."""
+        for pool in self.pools:
+            with suppress(StoreUnavailable):
+                await withdraw_worker(pool.lanes.store, pool.lanes.keys, self.name)
 
     @staticmethod
     def _services(pool: Pool) -> list[Coroutine[None, None, None]]:

@@ -68,14 +68,14 @@ def test_places_hang_on_the_look_the_breaker_and_what_runs() -> None:
     one, clock = engine(max_in_flight=3)
     assert one.places(3) == 0, "nobody has looked yet"
     one.looked(served("m"))
-    one.started("a")
+    one.started("a", "m")
     assert one.places(3) == 2
     one.breaker.failed(clock.now_at)
     assert one.places(3) == 0
     assert one.recheck_s() == 10.0
     clock.now_at += 10
     assert one.places(3) == 1
-    one.started("b")
+    one.started("b", "m")
     assert one.places(3) == 0
     one.breaker.succeeded()
     one.ended("b")
@@ -126,10 +126,26 @@ def test_overlap_wakes_the_drain_and_a_trial_is_not_told_to_others() -> None:
     one, _ = engine("ollama")
     one.looked(served("m"))
     assert one.limits().slots == 1
-    one.started("a")
+    one.started("a", "m")
     one.wake.clear()
     one.flowed("a")
     assert one.wake.is_set()
     assert (one.limits().slots, one.told_limit) == (2, 1)
     one.adopt(3)
     assert one.told_limit == 3
+
+
+def test_the_loaded_model_is_the_one_that_a_job_was_just_sent_for() -> None:
+    one, _ = engine("ollama")
+    one.looked(served("a:7b", "b:7b"))
+    queues = ["a-7b", "b-7b"]
+    assert one.by_memory(queues) == (queues, []), "nothing is loaded yet, so nothing has to make way"
+    one.looked(served("a:7b", "b:7b", loaded=["a:7b"]))
+    assert one.by_memory(queues) == (["a-7b"], ["b-7b"])
+    one.started("1", "b-7b")
+    assert one.by_memory(queues) == (["b-7b"], ["a-7b"])
+    one.looked(served("a:7b", "b:7b", loaded=["a:7b", "b:7b"]))
+    assert one.by_memory(queues) == (queues, [])
+    other, _ = engine("llamacpp")
+    other.looked(served("a", "b", loaded=["a"]))
+    assert other.by_memory(["a", "b"]) == (["a", "b"], [])

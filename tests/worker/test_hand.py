@@ -15,8 +15,13 @@ class _Clock:
         return 0.0
 
 
+class _Job:
+    id = "job"
+    fence = 1
+
+
 def hand() -> Hand:
-    return Hand(cast(Granted, None), cast(Engine, _Clock()))
+    return Hand(cast(Granted, _Job()), cast(Engine, _Clock()))
 
 
 async def test_stopping_breaks_off_what_may_be_broken_off_and_the_task_goes_on() -> None:
@@ -77,16 +82,3 @@ async def test_outside_of_it_nothing_is_broken_off() -> None:
     mine.stop("cancel")
     await asyncio.sleep(0)
     assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
-
-
-async def test_pause_and_go() -> None:
-    mine = hand()
-    await mine.unpaused()
-    mine.pause()
-    mine.pause()
-    waiting = asyncio.create_task(mine.unpaused())
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    mine.go()
-    mine.go()
-    await waiting
