@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from backends.answer import Answer
+from backends.read_openai import CompletionReader
 from backends.reasoning import Splitter
 from backends.thinking import Mode
 from buffer.job import Content, Event, Reasoning
+from tests.rig.script import Piece, encode
 
 _FOLDER = Path(__file__).parents[1] / "fixtures" / "streams"
 NAMES = sorted(path.name for path in _FOLDER.iterdir())
@@ -55,3 +57,13 @@ def thought(events: Sequence[Event | str], index: int = 0) -> str:
 def cuts(data: bytes, places: Iterable[int]) -> list[bytes]:
     edges = [0, *sorted({place % (len(data) + 1) for place in places}), len(data)]
     return [data[a:b] for a, b in itertools.pairwise(edges)]
+
+
+def reader(*answers: Answer) -> CompletionReader:
+    return CompletionReader("b", answers or (answer(),))
+
+
+def play(*pieces: Piece, of: CompletionReader | None = None) -> list[Event | str]:
+    """The events of a script, each piece read by itself."""
+    data = [encode("openai", piece) for piece in pieces if isinstance(piece, bytes | str | dict)]
+    return read(of or reader(), data)

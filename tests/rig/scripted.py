@@ -97,7 +97,8 @@ class Scripted:
         path, _, query = request.path.partition("?")
         if path not in CHATS:
             self.others.append(request)
-            await self._play(connection, request, [self._page(path, query, request)])
+            page = self._page(path, query, request)
+            await self._play(connection, request, page if isinstance(page, list) else [page])
             return
         self.requests.append(request)
         async with self._news:
@@ -113,7 +114,7 @@ class Scripted:
         finally:
             self.running -= 1
 
-    def _page(self, path: str, query: str, request: Recorded) -> Status:
+    def _page(self, path: str, query: str, request: Recorded) -> Status | list[Piece]:
         match path:
             case "/_script":
                 pieces = parse(request.json())
@@ -133,7 +134,7 @@ class Scripted:
                 told = [{k: getattr(r, k) for k in plain} | {"body": r.body.decode()} for r in self.requests]
                 return Status(200, {"requests": told, "running": self.running, "most_running": self.most_running})
         page = self.pages.get(path, Status(404, {"error": "not found"}))
-        return page if isinstance(page, Status) else Status(200, page)
+        return page if isinstance(page, Status | list) else Status(200, page)
 
     def _head(self, code: int, content_type: str, length: int | None, more: dict[str, str]) -> bytes:
         framing = {"Transfer-Encoding": "chunked"} if length is None else {"Content-Length": str(length)}
