@@ -112,10 +112,19 @@ def fits(need: Need, load: Load, credit: Credit) -> bool:
     places = credit.slots if short else max(1, credit.slots - credit.reserved_slots)
     if load.jobs >= places:
         return False
-    if credit.kv and load.kv > 0 and load.kv + need.kv > (credit.kv if short else credit.kv - credit.kv_reserve):
+    if (
+        credit.kv
+        and need.kv
+        and load.kv > 0
+        and load.kv + need.kv > (credit.kv if short else credit.kv - credit.kv_reserve)
+    ):
         return False
     if credit.long and need.long and load.long >= credit.long:
         return False
     return not (
-        credit.prefill and need.lane != "fast" and load.prefill > 0 and load.prefill + need.prefill > credit.prefill
+        credit.prefill
+        and need.prefill
+        and need.lane != "fast"
+        and load.prefill > 0
+        and load.prefill + need.prefill > credit.prefill
     )

@@ -112,43 +112,49 @@ class Lineup:
     def pull(self, *, want: int, credit: Credit, load: Load, models: Sequence[str] = ("",)) -> list[Waiting]:
         """At most ``want`` jobs that may go now, in order; they leave the queue and are added to ``load``."""
         taken: list[Waiting] = []
-        skipped: dict[str, Waiting] = {}
+        skipped: set[str] = set()
         not_after = float("inf")
         while len(taken) < want and load.jobs < credit.slots and len(skipped) < LOOK_AT:
             job = self._candidate(models, skipped)
             if job is None:
                 break
+            due = self._first_due(models, skipped)
+            if due is not None and due.due_at is not None and job.arr_at > due.due_at:
+                job = due
             if job.arr_at <= not_after and fits(job.need, load, credit):
                 self.remove(job.id)
-                self._queue(job.model, job.lane).turns.went(job.tag)
                 load.add(job.need)
                 taken.append(job)
                 continue
-            skipped[job.id] = job
-            if job.due_at is not None and job.arr_at <= not_after:
+            skipped.add(job.id)
+            if job.due_at is not None:
                 not_after = min(not_after, job.due_at)
+        for key, job in {(job.model, job.lane): job for job in taken}.items():
+            self._queues[key].turns.went(job.tag)
         return taken
 
-    def _candidate(self, models: Sequence[str], skipped: dict[str, Waiting]) -> Waiting | None:
-        best: Waiting | None = None
-        first: tuple[bool, float, int] | None = None
-        for (model, lane), queue in self._queues.items():
-            if model not in models:
-                continue
-            head = next((entry for entry in queue.by_score if entry[2].id not in skipped), None)
-            if head is None:
-                continue
-            rank = (lane == "background", head[0], head[1])
-            if first is None or rank < first:
-                first = rank
-                best = next(entry[3] for entry in queue.by_turn if entry[3].id not in skipped)
-        if best is not None and best.lane != "background":
-            due = self._first_due(models, skipped)
-            if due is not None and due.due_at is not None and best.arr_at > due.due_at:
-                return due
-        return best
+    def _candidate(self, models: Sequence[str], skipped: set[str]) -> Waiting | None:
+        """The lowest score first, and within its queue whose turn it is; once that one was looked at, by score
+        alone."""
+        quiet = not any(
+            queue.by_score for key, queue in self._queues.items() if key[0] in models and key[1] != "background"
+        )
+        queues = [
+            queue
+            for (model, lane), queue in self._queues.items()
+            if model in models and queue.by_score and (quiet or lane != "background")
+        ]
+        if not queues:
+            return None
+        turn = min(queues, key=lambda queue: queue.by_score[0][:2]).by_turn[0][3]
+        if turn.id not in skipped:
+            return turn
+        heads = (next((entry for entry in queue.by_score if entry[2].id not in skipped), None) for queue in queues)
+        return min((entry for entry in heads if entry is not None), key=lambda entry: entry[:2], default=(0, 0, None))[
+            2
+        ]
 
-    def _first_due(self, models: Sequence[str], skipped: dict[str, Waiting]) -> Waiting | None:
+    def _first_due(self, models: Sequence[str], skipped: set[str]) -> Waiting | None:
         heads = (
             next((entry for entry in self._due.get(model, ()) if entry[2].id not in skipped), None) for model in models
         )
