@@ -12,12 +12,23 @@ from buffer.scripting import Script, script
 
 MAX_BLOCK_S = 30.0
 """Longest blocking read."""
+COMMAND_TIMEOUT_S = 5.0
 
 Command = tuple[Any, ...]
 Entry = tuple[str, dict[bytes, bytes]]
 """A stream entry: its id, its fields."""
 
-_REFUSALS = ("OOM ", "-OOM", "MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "READONLY", "TRYAGAIN", "LOADING")
+_REFUSALS = ("OOM ", "-OOM", "MISCONF", "NOREPLICAS")
+_AWAY = (
+    errors.ConnectionError,
+    errors.TimeoutError,
+    errors.OutOfMemoryError,
+    errors.ReadOnlyError,
+    errors.ClusterError,
+    errors.TryAgainError,
+    errors.RedisClusterException,
+    OSError,
+)
 
 
 class StoreUnavailable(Exception):  # noqa: N818  (a state of things, not a mistake)
@@ -28,10 +39,10 @@ def trouble(error: BaseException) -> bool:
     """Whether an error of the client means that the store is not to be had now, rather than that the command was
     wrong.
     """
-    if isinstance(error, errors.ResponseError):
-        text = str(error)
-        return text.startswith(_REFUSALS) or "OOM command" in text or isinstance(error, errors.ReadOnlyError)
-    return isinstance(error, errors.ConnectionError | errors.TimeoutError | errors.RedisClusterException | OSError)
+    if isinstance(error, _AWAY):
+        return True
+    text = str(error) if isinstance(error, errors.ResponseError) else ""
+    return text.startswith(_REFUSALS) or "OOM command" in text
 
 
 def unavailable(error: BaseException) -> StoreUnavailable:
@@ -48,7 +59,7 @@ class Store:
 
     def __init__(self, redis: Any, blocking: Any, *, prefix: str) -> None:
         self.redis = redis
-        """Client for commands that return at once. Its own errors come through as they are; ``trouble`` sorts them."""
+        """The client, for tests and rare commands: no time limit, errors of its own. Else ``exchange``."""
         self.prefix = prefix
         self._blocking = blocking
 
@@ -60,16 +71,17 @@ class Store:
         part = script(name)
         command = ("EVALSHA", part.sha, len(keys), *keys, *args)
         try:
-            try:
-                return await self.redis.execute_command(*command)
-            except errors.NoScriptError:
-                await self._load(part)
-                return await self.redis.execute_command(*command)
-            except (errors.ConnectionError, errors.TimeoutError) as error:
-                if not again or isinstance(error, errors.TimeoutError):
-                    raise
-                await self._load(part)
-                return await self.redis.execute_command(*command)
+            async with asyncio.timeout(COMMAND_TIMEOUT_S):
+                try:
+                    return await self.redis.execute_command(*command)
+                except errors.NoScriptError:
+                    await self._load(part)
+                    return await self.redis.execute_command(*command)
+                except errors.ConnectionError:
+                    if not again:
+                        raise
+                    await self._load(part)
+                    return await self.redis.execute_command(*command)
         except _CAUGHT as error:
             if trouble(error):
                 raise unavailable(error) from error
@@ -95,8 +107,9 @@ class Store:
             shas = {commands[i][1] for i in unknown}
             known = {part.sha: part for part in loaded_scripts()}
             try:
-                for sha in shas:
-                    await self._load(known[sha])
+                async with asyncio.timeout(COMMAND_TIMEOUT_S):
+                    for sha in shas:
+                        await self._load(known[sha])
             except _CAUGHT as error:
                 raise unavailable(error) from error
             for i, result in zip(unknown, await self._pipeline([commands[i] for i in unknown]), strict=True):
@@ -111,7 +124,8 @@ class Store:
         for command in commands:
             pipe.execute_command(*command)
         try:
-            results: list[Any] = await pipe.execute(raise_on_error=False)
+            async with asyncio.timeout(COMMAND_TIMEOUT_S):
+                results: list[Any] = await pipe.execute(raise_on_error=False)
         except _CAUGHT as error:
             if trouble(error):
                 raise unavailable(error) from error
@@ -135,14 +149,15 @@ class Store:
         block_ms = max(1, int(min(block_s, MAX_BLOCK_S) * 1000))
         read: Command = ("XREAD", "COUNT", count, "BLOCK", block_ms, "STREAMS", *streams.keys(), *streams.values())
         try:
-            if trim:
-                pipe = self._blocking.pipeline(transaction=False)
-                for key, last in trim.items():
-                    pipe.execute_command("XTRIM", key, "MINID", last)
-                pipe.execute_command(*read)
-                reply = (await pipe.execute())[-1]
-            else:
-                reply = await self._blocking.execute_command(*read)
+            async with asyncio.timeout(block_ms / 1000 + COMMAND_TIMEOUT_S):
+                if trim:
+                    pipe = self._blocking.pipeline(transaction=False)
+                    for key, last in trim.items():
+                        pipe.execute_command("XTRIM", key, "MINID", last)
+                    pipe.execute_command(*read)
+                    reply = (await pipe.execute())[-1]
+                else:
+                    reply = await self._blocking.execute_command(*read)
         except _CAUGHT as error:
             if trouble(error):
                 raise unavailable(error) from error
@@ -157,7 +172,8 @@ class Store:
     async def ping(self) -> None:
         """Raises ``StoreUnavailable``."""
         try:
-            await self.redis.ping()
+            async with asyncio.timeout(COMMAND_TIMEOUT_S):
+                await self.redis.ping()
         except _CAUGHT as error:
             raise unavailable(error) from error
 

@@ -11,14 +11,12 @@ from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
-from buffer.access import MAX_BLOCK_S, EmbeddedStore, Store, StoreUnavailable
+from buffer.access import EmbeddedStore, Store, StoreUnavailable
 
 __all__ = ["EmbeddedStore", "Store", "StoreUnavailable", "open_store"]
 
 CONNECT_TIMEOUT_S = 3.0
-COMMAND_TIMEOUT_S = 5.0
-BLOCKING_TIMEOUT_S = MAX_BLOCK_S + 5.0
-"""Above the longest blocking read: redis-py would cut it otherwise, at 5 s unless told."""
+POOL_TIMEOUT_S = 5.0
 CONNECTIONS = 32
 """Of commands, a process."""
 
@@ -33,50 +31,51 @@ async def open_store(redis_url: str | None, *, prefix: str = "doublebuffer") -> 
     if redis_url is None:
         from fakeredis import FakeAsyncRedis, FakeServer
 
-        return EmbeddedStore(FakeAsyncRedis(server=FakeServer(), protocol=2), prefix=prefix)
+        return EmbeddedStore(FakeAsyncRedis(server=FakeServer(), protocol=2, socket_timeout=None), prefix=prefix)
     scheme = redis_url.partition("://")[0]
     if scheme in ("redis", "rediss", "unix"):
-        return Store(_single(redis_url, COMMAND_TIMEOUT_S), _single(redis_url, BLOCKING_TIMEOUT_S), prefix=prefix)
+        return Store(_single(redis_url), _single(redis_url), prefix=prefix)
     if scheme == "redis+sentinel":
-        return Store(_sentinel(redis_url, COMMAND_TIMEOUT_S), _sentinel(redis_url, BLOCKING_TIMEOUT_S), prefix=prefix)
+        return Store(_sentinel(redis_url), _sentinel(redis_url), prefix=prefix)
     if scheme == "redis+cluster":
-        return Store(_cluster(redis_url, COMMAND_TIMEOUT_S), _cluster(redis_url, BLOCKING_TIMEOUT_S), prefix=prefix)
+        return Store(_cluster(redis_url), _cluster(redis_url), prefix=prefix)
     raise ValueError("A store's URL begins with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://.")
 
 
-def _options(timeout_s: float) -> dict[str, Any]:
-    # Version 2 of the protocol: the same replies from every server. No retries below us: not every script may run
-    # twice.
+def _options() -> dict[str, Any]:
+    # Version 2 of the protocol: the same replies from every server. No retries: not every script may run twice.
+    # The store itself limits the time of each command: redis-py would cut blocking reads, and up to Python 3.11 a
+    # cancellation may get lost in the way it limits a send.
     return {
         "protocol": 2,
-        "socket_timeout": timeout_s,
+        "socket_timeout": None,
         "socket_connect_timeout": CONNECT_TIMEOUT_S,
         "retry": Retry(NoBackoff(), 0),
     }
 
 
-def _single(url: str, timeout_s: float) -> Any:
+def _single(url: str) -> Any:
     pool = aioredis.BlockingConnectionPool.from_url(
-        url, max_connections=CONNECTIONS, timeout=COMMAND_TIMEOUT_S, **_options(timeout_s)
+        url, max_connections=CONNECTIONS, timeout=POOL_TIMEOUT_S, **_options()
     )
     return aioredis.Redis.from_pool(pool)
 
 
-def _sentinel(url: str, timeout_s: float) -> Any:
+def _sentinel(url: str) -> Any:
     hosts, user, password, path = _parts(url, default_port=26379)
     service, _, db = path.partition("/")
     if not service or not (db or "0").isdigit():
         raise ValueError("A Sentinel URL reads redis+sentinel://host:port,host:port/service/db.")
     login = {"username": user, "password": password}
-    options = _options(timeout_s)
+    options = _options()
     make: Any = Sentinel  # it has no annotations
-    sentinel = make(hosts, sentinel_kwargs={**_options(COMMAND_TIMEOUT_S), **login}, **options, **login)
+    sentinel = make(hosts, sentinel_kwargs={**_options(), **login}, **options, **login)
     return sentinel.master_for(service, db=int(db or 0))
 
 
-def _cluster(url: str, timeout_s: float) -> Any:
+def _cluster(url: str) -> Any:
     hosts, user, password, _ = _parts(url, default_port=6379)
-    options = _options(timeout_s)
+    options = _options()
     del options["retry"]  # the cluster client's own retries follow redirections
     nodes = [ClusterNode(host, port) for host, port in hosts]
     return RedisCluster(startup_nodes=nodes, username=user, password=password, **options)

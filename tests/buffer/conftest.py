@@ -44,7 +44,7 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
 
 @pytest.fixture
 async def lanes(store: Store) -> AsyncIterator[Lanes]:
-    """Lanes that must hold no key without a lifetime after the test but those of fixed name and the ones that empty themselves."""
+    """Lanes that leave no key without a lifetime, but those of fixed name and the ones that empty themselves."""
     lanes = Lanes(store)
     yield lanes
     left = await lanes.leftovers()

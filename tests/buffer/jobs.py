@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from buffer.job import Content, Event, encode_events
+from buffer.job import LANES, Content, Event, encode_events
 from buffer.lanes import Lanes
 from buffer.records import Chunk, Granted, Limits, NewJob, Pulled
 
@@ -48,7 +48,7 @@ def job(id: str, **fields: Any) -> NewJob:
 
 
 async def pull(lanes: Lanes, want: int = 1, *, limits: Limits = MANY, worker: str = "w", **more: Any) -> Pulled:
-    more = {"backend": "b", "models": ["m"], "lease_s": LEASE_S, **more}
+    more = {"backend": "b", "models": ["m"], "lease_s": LEASE_S, "lanes": more.pop("only", LANES), **more}
     return await lanes.pull(worker, more.pop("backend"), more.pop("models"), want=want, limits=limits, **more)
 
 

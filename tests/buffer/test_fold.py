@@ -1,0 +1,223 @@
+"""The reply key's one reader, and an attempt's memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from buffer.attempt import Attempt
+from buffer.fold import beyond, fingerprint, fold
+from buffer.frames import Part, pack, unpack
+from buffer.job import Content, End, Event, Reasoning, Usage, decode_events, encode_end, encode_events
+from buffer.records import Chunk, Granted
+
+Entry = tuple[str, dict[bytes, bytes]]
+DONE = End("done")
+
+
+def mark(at: str, kind: str, data: str = "") -> Entry:
+    return at, {b"k": kind.encode(), b"n": at.partition("-")[2].encode(), b"d": data.encode()}
+
+
+def ev(fence: int, n0: int, *texts: str) -> Entry:
+    events: list[Event] = [Content(text) for text in texts]
+    last = n0 + len(texts) - 1
+    return f"{fence}-{last}", {b"k": b"ev", b"n": str(n0).encode(), b"d": encode_events(events)}
+
+
+def end(at: str, kind: str = "done") -> Entry:
+    return at, {b"k": kind.encode(), b"n": at.partition("-")[2].encode(), b"d": encode_end(End(kind))}  # type: ignore[arg-type]
+
+
+QUEUED = mark("0-1", "queued")
+
+
+def test_a_whole_answer() -> None:
+    answer = fold([QUEUED, mark("5-0", "start"), ev(5, 1, "a", "b"), ev(5, 3, "c"), end("5-4")])
+    assert (answer.whole_text(), answer.end, answer.fence, answer.n) == ("abc", DONE, 5, 3)
+
+
+def test_behind_a_hole_nothing_counts() -> None:
+    answer = fold([QUEUED, mark("5-0", "start"), ev(5, 1, "a"), ev(5, 3, "c"), ev(5, 4, "d"), end("5-5")])
+    assert (answer.whole_text(), answer.end, answer.n, answer.counts) == ("a", None, 1, False)
+
+
+def test_what_came_twice_counts_once() -> None:
+    answer = fold([mark("5-0", "start"), ev(5, 1, "a", "b"), ev(5, 2, "b", "c")])
+    assert answer.whole_text() == "abc"
+
+
+def test_a_foreign_fence_does_not_count() -> None:
+    assert fold([mark("5-0", "start"), ev(5, 1, "a"), ev(6, 2, "b")]).whole_text() == "a"
+
+
+def test_a_retry_begins_with_the_text_it_was_given() -> None:
+    entries = [
+        mark("5-0", "start"),
+        ev(5, 1, "a"),
+        mark("5-2", "again", "ab"),
+        mark("6-0", "start", fingerprint("ab")),
+        ev(6, 1, "c"),
+        end("6-2"),
+    ]
+    answer = fold(entries)
+    assert (answer.whole_text(), answer.end) == ("abc", DONE)
+    assert answer.all_events() == [Content("ab"), Content("c")]
+
+
+def test_a_start_from_nothing_drops_the_text() -> None:
+    answer = fold([mark("5-0", "start"), ev(5, 1, "a"), mark("6-0", "start"), ev(6, 1, "b")])
+    assert answer.whole_text() == "b"
+
+
+def test_a_start_from_another_text_stops() -> None:
+    answer = fold([mark("5-0", "start"), ev(5, 1, "a"), mark("6-0", "start", "9:9"), ev(6, 1, "b"), end("6-2")])
+    assert (answer.whole_text(), answer.end) == ("a", None)
+
+
+def test_after_a_death_nothing_counts_until_the_text_is_given() -> None:
+    entries = [mark("5-0", "start"), ev(5, 1, "a"), mark("6-0", "lost")]
+    answer = fold(entries)
+    assert (answer.dead, answer.fence, answer.whole_text()) == (True, 6, "a")
+    assert fold([*entries, ev(6, 1, "x")]).whole_text() == "a"
+    more = [*entries, mark("7-0", "snap", "a"), mark("8-0", "start", fingerprint("a")), ev(8, 1, "b")]
+    assert fold(more).whole_text() == "ab"
+    assert not fold(more).dead
+
+
+@pytest.mark.parametrize("kind", ["failed", "cancelled", "expired"])
+def test_an_end_without_promise_counts_anywhere(kind: str) -> None:
+    answer = fold([mark("5-0", "start"), ev(5, 1, "a"), mark("6-0", "lost"), end("6-1", kind), ev(6, 2, "x")])
+    assert answer.end is not None
+    assert answer.end.kind == kind
+    assert answer.whole_text() == "a"
+
+
+def test_the_rest_beyond_what_is_known() -> None:
+    events: list[Event] = [Content("abc"), Usage(1, 2), Content("de"), Reasoning("r"), Content("f")]
+    assert beyond(events, 0) == events
+    assert beyond(events, 2) == [Content("c"), *events[1:]]
+    assert beyond(events, 4) == [Content("e"), Reasoning("r"), Content("f")]
+    assert beyond(events, 6) == []
+
+
+def test_a_fingerprint_counts_characters() -> None:
+    assert fingerprint("") == ""
+    assert fingerprint("äö").startswith("2:")
+    assert fingerprint("ab") != fingerprint("ba")
+
+
+def test_frames_of_either_form_are_read() -> None:
+    parts = [Part("a", 5, 1, "ev", [Content("x"), Reasoning("y")]), Part("b", 7, 2)]
+    assert unpack({b"p": pack(parts)}) == parts
+    plain = {b"id": b"a", b"f": b"5", b"n": b"0", b"k": b"start", b"d": b" back"}
+    assert unpack(plain) == [Part("a", 5, 0, "start", [], " back")]
+    assert unpack({b"k": b"open"}) == []
+
+
+def granted(det: bool = False) -> Granted:
+    return Granted(
+        id="a",
+        fence=5,
+        model="m",
+        lane="fast",
+        user="u",
+        inbox="g:1",
+        prefix="",
+        base="",
+        spent=0,
+        fails=0,
+        taken=0,
+        arr_us=1,
+        waited_us=1,
+        kv=1,
+        prefill=1,
+        long=False,
+        det=det,
+        deadline_us=1,
+        cost=1,
+    )
+
+
+def texts(events: list[Event]) -> str:
+    return "".join(event.text for event in events if isinstance(event, Content))
+
+
+def write(attempt: Attempt, text: str) -> None:
+    attempt.write([Content(letter) for letter in text])
+
+
+def appended(attempt: Attempt) -> Chunk:
+    chunk = attempt.chunk()
+    assert chunk is not None
+    assert attempt.was_appended(chunk, chunk.n)
+    return chunk
+
+
+def test_an_attempt_sends_and_appends_each_event_once() -> None:
+    attempt = Attempt(granted())
+    assert (attempt.part(), attempt.chunk()) == (None, None)
+    write(attempt, "ab")
+    part = attempt.part()
+    assert part is not None
+    assert (part.n, texts(part.events)) == (1, "ab")
+    attempt.was_sent(2)
+    write(attempt, "c")
+    part = attempt.part()
+    assert part is not None
+    assert (part.n, texts(part.events)) == (3, "c")
+    chunk = appended(attempt)
+    assert (chunk.n0, chunk.n, texts(decode_events(chunk.events))) == (1, 3, "abc")
+    part = attempt.part()
+    assert part is not None
+    assert texts(part.events) == "c"
+    attempt.was_sent(3)
+    assert attempt.all_sent()
+    assert attempt.all_appended()
+    assert attempt.recent_bytes == 0
+
+
+@pytest.mark.parametrize("back_to", range(7))
+@pytest.mark.parametrize("sent", range(7))
+def test_an_attempt_can_append_again_from_any_number(back_to: int, sent: int) -> None:
+    attempt = Attempt(granted())
+    for text in ("ab", "cd", "ef"):
+        write(attempt, text)
+        appended(attempt)
+    attempt.was_sent(sent)
+    assert attempt.has_only(back_to)
+    chunk = attempt.chunk()
+    if back_to == 6:
+        assert chunk is None
+    else:
+        assert chunk is not None
+        assert (chunk.n0, texts(decode_events(chunk.events))) == (back_to + 1, "abcdef"[back_to:])
+    part = attempt.part()
+    assert (texts(part.events) if part else "") == "abcdef"[sent:]
+
+
+def test_an_append_that_was_there_in_part_goes_on_behind_it() -> None:
+    attempt = Attempt(granted())
+    write(attempt, "abc")
+    chunk = attempt.chunk()
+    assert chunk is not None
+    assert attempt.was_appended(chunk, 2)
+    attempt.was_sent(3)
+    chunk = attempt.chunk()
+    assert chunk is not None
+    assert (chunk.n0, texts(decode_events(chunk.events))) == (3, "c")
+    assert attempt.was_appended(chunk, 3)
+    assert attempt.has_only(0)
+    chunk = attempt.chunk()
+    assert chunk is not None
+    assert texts(decode_events(chunk.events)) == "abc"
+
+
+def test_what_is_kept_has_a_bound() -> None:
+    attempt = Attempt(granted())
+    for _ in range(10):
+        attempt.write([Content("x" * 1_000_000)])
+        appended(attempt)
+        attempt.was_sent(attempt.n)
+    assert attempt.has_only(9)
+    assert not attempt.has_only(0)
+    assert not attempt.has_only(11)

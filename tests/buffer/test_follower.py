@@ -1,0 +1,265 @@
+"""A follower takes parts in any order and pieces, and gives each word once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from buffer.desk import Want
+from buffer.failures import INTERRUPTED
+from buffer.fold import fingerprint, fold
+from buffer.follower import MOST_UNREAD, Follower
+from buffer.frames import Part
+from buffer.job import Content, End, Event, Failure, ToolDelta, encode_end
+from tests.buffer.test_fold import end, ev, mark
+
+
+class Noted:
+    """A desk that only notes what is wanted."""
+
+    def __init__(self) -> None:
+        self.wants: list[Want] = []
+
+    def want(self, follower: Follower, what: Want) -> None:
+        self.wants.append(what)
+
+
+@pytest.fixture
+async def desk() -> Noted:
+    return Noted()
+
+
+@pytest.fixture
+async def follower(desk: Noted) -> Follower:
+    return Follower(desk, "a")
+
+
+def events(fence: int, n: int, text: str) -> Part:
+    return Part("a", fence, n, "ev", [Content(letter) for letter in text])
+
+
+def start(fence: int, base: str = "", backend: str = "b") -> Part:
+    return Part("a", fence, 0, "start", [], f"{base} {backend}")
+
+
+def final(fence: int, n: int, kind: str = "done") -> Part:
+    return Part("a", fence, n, kind, [], encode_end(End(kind)).decode())  # type: ignore[arg-type]
+
+
+async def text(follower: Follower) -> str:
+    """What can be had now."""
+    got = ""
+    while True:
+        try:
+            async with asyncio.timeout(0):
+                one = await follower.next()
+        except TimeoutError:
+            return got
+        assert not isinstance(one, End)
+        got += "".join(event.text for event in one if isinstance(event, Content))
+
+
+async def test_events_come_once_whatever_the_pieces(follower: Follower, desk: Noted) -> None:
+    for part in (
+        start(5),
+        events(5, 1, "ab"),
+        events(5, 1, "abc"),
+        events(5, 2, "b"),
+        events(5, 4, "d"),
+        events(4, 5, "x"),
+    ):
+        follower.take(part)
+    follower.take(final(5, 5))
+    assert await follower.next() == [Content(letter) for letter in "abcd"]
+    assert await follower.next() == End("done")
+    assert (follower.started, desk.wants) == ("b", [])
+
+
+async def test_a_hole_waits_for_the_reply_key(follower: Follower, desk: Noted) -> None:
+    follower.take(start(5))
+    follower.take(events(5, 1, "a"))
+    follower.take(events(5, 3, "c"))
+    assert desk.wants == ["catch_up"]
+    assert await text(follower) == "a"
+    follower.take_folded(fold([mark("5-0", "start"), ev(5, 1, "a", "b", "c", "d")]))
+    assert await text(follower) == "bcd"
+    assert follower.behind_since is None
+    follower.take(events(5, 4, "de"))
+    assert await text(follower) == "e"
+
+
+async def test_what_the_reply_key_lacks_stays_missing(follower: Follower) -> None:
+    follower.take(start(5))
+    follower.take(events(5, 3, "c"))
+    since = follower.behind_since
+    assert since is not None
+    follower.take_folded(fold([mark("5-0", "start")]))
+    assert follower.behind_since == since
+    follower.take_folded(fold([mark("5-0", "start"), ev(5, 1, "a")]))
+    assert follower.behind_since is not None
+    assert await text(follower) == "a"
+
+
+async def test_a_done_before_all_words_waits_for_them(follower: Follower, desk: Noted) -> None:
+    follower.take(start(5))
+    follower.take(final(5, 3))
+    assert desk.wants == ["catch_up"]
+    assert not follower.ended
+    follower.take_folded(fold([mark("5-0", "start"), ev(5, 1, "a", "b"), end("5-3")]))
+    assert await follower.next() == [Content("a"), Content("b")]
+    assert await follower.next() == End("done")
+
+
+async def test_a_failure_ends_at_once(follower: Follower) -> None:
+    follower.take(start(5))
+    follower.take(final(5, 9, "failed"))
+    assert await follower.next() == End("failed")
+    follower.take(events(5, 1, "late"))
+    with pytest.raises(RuntimeError):
+        await follower.next()
+
+
+async def test_a_death_before_the_first_word_is_a_requeue(follower: Follower, desk: Noted) -> None:
+    follower.take(start(5))
+    follower.take(events(5, 1, "unread"))
+    follower.take(Part("a", 6, 0, "lost"))
+    assert desk.wants == ["requeue"]
+    follower.take(events(5, 7, "late"))
+    follower.moved_to(7)
+    follower.take(start(8))
+    follower.take(events(8, 1, "new"))
+    assert await text(follower) == "new"
+
+
+async def test_a_start_may_overtake_the_answer_to_the_requeue(follower: Follower) -> None:
+    follower.take(start(5))
+    follower.take(Part("a", 6, 0, "lost"))
+    follower.take(start(8))
+    follower.take(events(8, 1, "n"))
+    follower.moved_to(7)
+    follower.take(events(8, 2, "ew"))
+    assert await text(follower) == "new"
+
+
+async def test_a_death_after_the_first_word_is_the_end(follower: Follower, desk: Noted) -> None:
+    follower.take(start(5))
+    follower.take(events(5, 1, "a"))
+    assert await text(follower) == "a"
+    follower.take(events(5, 2, "b"))
+    follower.take(Part("a", 6, 0, "lost"))
+    assert desk.wants == ["settle"]
+    assert follower.fence == 6
+    assert await follower.next() == [Content("b")]
+    assert await follower.next() == End("failed", INTERRUPTED)
+
+
+async def test_a_death_that_only_the_reply_key_tells_of(follower: Follower, desk: Noted) -> None:
+    follower.take(start(5))
+    follower.take(events(5, 1, "a"))
+    follower.take_folded(fold([mark("5-0", "start"), ev(5, 1, "a"), mark("6-0", "lost")]))
+    assert desk.wants == ["requeue"]
+
+
+async def test_a_retry_goes_on_where_the_text_is_the_same(follower: Follower, desk: Noted) -> None:
+    follower.take(start(5))
+    follower.take(events(5, 1, "ab"))
+    assert await text(follower) == "ab"
+    follower.take(Part("a", 5, 3, "again", [], "ab"))
+    follower.take(start(6, fingerprint("ab"), "other"))
+    follower.take(events(6, 1, "c"))
+    assert await text(follower) == "c"
+    assert (follower.started, desk.wants) == ("other", [])
+
+
+async def test_text_that_was_given_is_never_begun_again(follower: Follower, desk: Noted) -> None:
+    follower.take(start(5))
+    follower.take(events(5, 1, "ab"))
+    assert await text(follower) == "ab"
+    follower.take(start(6))
+    follower.take(events(6, 1, "xy"))
+    assert await text(follower) == ""
+    assert set(desk.wants) == {"catch_up"}
+    follower.take_folded(fold([mark("5-0", "start"), ev(5, 1, "a", "b"), mark("6-0", "start"), ev(6, 1, "x", "y")]))
+    assert await text(follower) == ""
+    assert follower.behind_since is not None
+
+
+async def test_catching_up_over_a_retry(follower: Follower) -> None:
+    follower.take(start(5))
+    follower.take(events(5, 1, "ab"))
+    assert await text(follower) == "ab"
+    entries = [
+        mark("5-0", "start"),
+        mark("5-5", "again", "abcd"),
+        mark("6-0", "start", fingerprint("abcd")),
+        ev(6, 1, "e", "f"),
+    ]
+    follower.take_folded(fold(entries))
+    assert await text(follower) == "cdef"
+    follower.take(events(6, 3, "g"))
+    assert await text(follower) == "g"
+
+
+async def test_more_than_words_cannot_be_matched_by_words(follower: Follower) -> None:
+    follower.take(start(5))
+    follower.take(Part("a", 5, 1, "ev", [ToolDelta(0, "id", "name")]))
+    await follower.next()
+    follower.take_folded(fold([mark("5-5", "again", "ab"), mark("6-0", "start", fingerprint("ab")), ev(6, 1, "c")]))
+    assert await text(follower) == ""
+
+
+async def test_a_late_follower_reads_all_from_the_reply_key(follower: Follower) -> None:
+    entries = [mark("0-1", "queued"), mark("5-0", "start"), ev(5, 1, "a", "b"), end("5-3")]
+    follower.take_folded(fold(entries))
+    follower.take_folded(fold(entries))
+    assert await follower.next() == [Content("a"), Content("b")]
+    assert await follower.next() == End("done")
+
+
+async def test_waiting_can_be_given_up_and_taken_up(follower: Follower) -> None:
+    follower.take(start(5))
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await follower.wait()
+    follower.take(events(5, 1, "a"))
+    async with asyncio.timeout(1):
+        await follower.wait()
+    assert await text(follower) == "a"
+
+
+async def test_a_waiting_reader_is_woken(follower: Follower) -> None:
+    async with asyncio.TaskGroup() as group:
+        reading = group.create_task(follower.next())
+        await asyncio.sleep(0)
+        follower.take(start(5))
+        follower.take(events(5, 1, "a"))
+        async with asyncio.timeout(1):
+            got: list[Event] | End = await reading
+    assert got == [Content("a")]
+
+
+async def test_unread_bytes_pause_and_then_end_the_answer(follower: Follower, desk: Noted) -> None:
+    follower.take(start(5))
+    follower.take(Part("a", 5, 1, "ev", [Content("x" * 1_100_000)]))
+    follower.take(events(5, 2, "y"))
+    assert desk.wants == ["pause"]
+    await follower.next()
+    assert desk.wants == ["pause", "go"]
+    follower.take(Part("a", 5, 3, "ev", [Content("x" * MOST_UNREAD)]))
+    assert desk.wants == ["pause", "go", "cancel"]
+    assert follower.ended
+
+
+async def test_closing_is_told_once(follower: Follower, desk: Noted) -> None:
+    follower.close()
+    follower.close()
+    assert desk.wants == ["forget"]
+
+
+async def test_the_first_end_counts(follower: Follower) -> None:
+    follower.fail(Failure("one"))
+    follower.fail(Failure("two"))
+    follower.take(final(5, 1))
+    assert await follower.next() == End("failed", Failure("one"))
