@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from buffer.setting_sources import SettingsError
 from buffer.settings import Settings
+from buffer.telemetry import Telemetry
 from doublebuffer import VERSION
-from doublebuffer.serving import bind
+from doublebuffer.metrics import metrics_served
 from doublebuffer.signals import stop_on_signals
 from doublebuffer.starting import connect, look, needs_redis, refuse_ourselves
 from doublebuffer.telling import back_end_lines, store_line
@@ -23,10 +24,11 @@ async def run_worker(settings: Settings) -> None:
             seen = await look(settings, settings.backends)
             refuse_ourselves(seen)
             lines = [f"Doublebuffer {VERSION} worker", f"  store      {store_line(settings)}", *back_end_lines(seen)]
-            if settings.metrics_port:
-                bind(settings.host, settings.metrics_port, names="DOUBLEBUFFER_METRICS_PORT").close()
-                lines.append(f"  metrics    http://{settings.host}:{settings.metrics_port}/metrics")
-            print("\n".join(lines), flush=True)
-            await Worker(settings, store).run(stop)
+            telemetry = Telemetry()
+            async with metrics_served(settings, telemetry) as address:
+                if address:
+                    lines.append(f"  metrics    {address}")
+                print("\n".join(lines), flush=True)
+                await Worker(settings, store, telemetry=telemetry).run(stop)
         finally:
             await store.aclose()

@@ -16,6 +16,7 @@ from buffer.settings import Settings
 from buffer.store import Store, StoreUnavailable
 from buffer.telemetry import Telemetry
 from doublebuffer.discovery import PLACES, Place, appears, discover
+from doublebuffer.metrics import metrics_served
 from doublebuffer.serving import bind, serve, url_of
 from doublebuffer.signals import stop_on_signals
 from doublebuffer.simulated import LAST_ANSWERS_S, simulated_engine
@@ -57,12 +58,16 @@ class _House:
     telemetry: Telemetry = field(default_factory=Telemetry)
     closed: asyncio.Event = field(default_factory=asyncio.Event)
     """The gateway has answered its last request: nobody needs the worker any more."""
+    wrong: SettingsError | None = None
+    """What came to light only with the gateway there to be asked: it ends in good order, then this is raised."""
 
     async def open(self) -> None:
         specs = self.settings.backends or await discover(self.places)
-        async with asyncio.TaskGroup() as group:
+        async with metrics_served(self.settings, self.telemetry), asyncio.TaskGroup() as group:
             group.create_task(self._serve(specs))
             group.create_task(self._work(specs) if specs else self._work_simulated())
+        if self.wrong:
+            raise self.wrong
 
     def _with(self, specs: Sequence[BackendSpec]) -> Settings:
         return self.settings.model_copy(update={"backends": list(specs)})
@@ -76,9 +81,13 @@ class _House:
 
     async def _work(self, specs: Sequence[BackendSpec]) -> None:
         settings = self._with(specs)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(Worker(settings, self.store, telemetry=self.telemetry).run(self.closed))
+        try:
             await self._tell(settings, simulated=False)
+        except SettingsError as error:
+            self.wrong = error
+            self.stop.set()
+            return
+        await Worker(settings, self.store, telemetry=self.telemetry).run(self.closed)
 
     async def _work_simulated(self) -> None:
         """The simulated engine until a real one appears, then that one."""
@@ -94,9 +103,8 @@ class _House:
         async with simulated_engine() as spec:
             settings = self._with([spec])
             settings = settings.model_copy(update={"drain_seconds": min(settings.drain_seconds, LAST_ANSWERS_S)})
-            async with asyncio.TaskGroup() as group:
-                group.create_task(Worker(settings, self.store, telemetry=self.telemetry).run(replaced))
-                await self._tell(settings, simulated=True)
+            await self._tell(settings, simulated=True)
+            await Worker(settings, self.store, telemetry=self.telemetry).run(replaced)
             gone = BackendState(name=spec.name, kind=spec.kind, up=False)
             with contextlib.suppress(StoreUnavailable):  # its last word then stands until its lifetime is over
                 await publish_state(self.store, Keys(spec.pool, self.store.prefix), gone, FORGOTTEN_S)

@@ -33,16 +33,25 @@ class Process:
     def __init__(self, child: asyncio.subprocess.Process, directory: Path, command: str) -> None:
         self._child = child
         self._directory = directory
+        self._kept: dict[str, str] = {}
         self.command = command
         self.pid = child.pid
 
     @property
     def out(self) -> str:
-        return (self._directory / "out").read_text(errors="replace")
+        return self._written("out")
 
     @property
     def log(self) -> str:
-        return (self._directory / "log").read_text(errors="replace")
+        return self._written("log")
+
+    def _written(self, name: str) -> str:
+        kept = self._kept.get(name)
+        return (self._directory / name).read_text(errors="replace") if kept is None else kept
+
+    def keep(self) -> None:
+        """What it wrote can still be read after its files are gone."""
+        self._kept = {name: self._written(name) for name in ("out", "log")}
 
     @property
     def url(self) -> str:
@@ -138,6 +147,7 @@ async def run_command(
             yield process
         finally:
             await _end(child)
+            process.keep()
 
 
 async def _end(child: asyncio.subprocess.Process) -> None:
