@@ -87,6 +87,7 @@ class Chunk(Struct):
     error: Any = None
     object: Any = None
     message: Any = None
+    code: Any = None
 
 
 _decoder = msgspec.json.Decoder(Chunk)

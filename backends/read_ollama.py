@@ -155,5 +155,8 @@ def _arguments(raw: Raw) -> str:
     """The object's own text, with its keys in their order; a text that holds JSON is taken as that."""
     text = bytes(raw).decode("utf-8", "replace")
     if text.startswith('"'):
-        return str(msgspec.json.decode(raw)) or "{}"
+        try:
+            return str(msgspec.json.decode(raw)) or "{}"
+        except msgspec.DecodeError:
+            return "{}"
     return "{}" if text == "null" else text

@@ -100,7 +100,7 @@ class CompletionReader:
         if chunk.error or chunk.object == "error":
             if self.complete:
                 return
-            raise from_payload(self._name, chunk.error or msgspec.to_builtins(chunk) | _code(payload))
+            raise from_payload(self._name, chunk.error or {"message": chunk.message, "code": chunk.code})
         if chunk.system_fingerprint and not self._fingerprint:
             self._fingerprint = chunk.system_fingerprint
         counted = self._count(chunk)
@@ -164,11 +164,6 @@ class CompletionReader:
             completion_ns=_ns(timings.predicted_ms, metrics.generation_time_ms) or before.completion_ns,
         )
         return True
-
-
-def _code(payload: bytes) -> dict[str, Any]:
-    told = msgspec.json.decode(payload)
-    return {name: told[name] for name in ("code", "type", "param") if name in told}
 
 
 def _text(value: Any) -> str:
