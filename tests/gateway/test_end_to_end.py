@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -73,8 +73,8 @@ async def house(*kinds: Kind, **settings: Any) -> AsyncIterator[House]:
 
 
 @pytest.fixture(autouse=True)
-def no_unexpected_errors(caplog: pytest.LogCaptureFixture) -> AsyncIterator[None]:
-    yield  # type: ignore[misc]
+def no_unexpected_errors(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    yield
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from buffer.job import Finish
 from buffer.records import Held
 from gateway.delivery import Timing
 from tests.gateway.rig import Rig, Wire, ollama, rig, until
@@ -120,3 +121,32 @@ async def counted(r: Rig, path: str) -> None:
         return r.metric(f'requests_total{{api="{api}",lane="fast",outcome="cancelled"}}') == 1
 
     await until(is_counted)
+
+
+async def test_a_slow_reader_slows_its_own_engine() -> None:
+    """What is sent and not read is held by nobody without bound: the worker is told to wait, and to go on."""
+    async with rig() as r, asyncio.TaskGroup() as group:
+        await r.lanes.renew(r.hands.name, [], 30)
+        wire = await Wire.post(r.port, "/api/chat", ollama(), "Connection: close")
+        job = await r.hands.take()
+        words: list[str] = []
+        last = "0-0"
+
+        async def heard(word: str) -> bool:
+            nonlocal last
+            last, told = await r.lanes.controls(r.hands.name, last, 0.05)
+            words.extend(control.kind for control in told)
+            return word in words
+
+        sent = 0
+        while not await heard("pause"):
+            sent += 1
+            assert sent < 1000, "nobody was told to wait"
+            r.hands.say(job, "x" * 65536)
+        reading = group.create_task(wire.rest())
+        await until(lambda: heard("go"))
+        r.hands.say(job, Finish("stop"))
+        await r.hands.end(job)
+        got = await reading
+        assert got.count(b"x") >= sent * 65536
+        assert b'"done":true' in got
