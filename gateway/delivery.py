@@ -37,6 +37,10 @@ class Timing:
     heartbeat_s: float = 15.0
     cold_s: float = 4.0
     """How long after its start the gateway waits for the first word of back ends before it says that there are none."""
+    title_least_s: float = 1.0
+    """How long the title of a chat waits for that chat to come in,"""
+    title_most_s: float = 60.0
+    """and for it to be answered."""
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from buffer.job import Chat, Failure, Lane, Usage, encode_chat
 from buffer.records import NewJob
 from buffer.settings import Settings
 from gateway.call import Call
-from gateway.dialects.openwebui import background_task
+from gateway.dialects.openwebui import TITLE, task
 from gateway.models import Model
 from gateway.pools import Pool
 from gateway.prompt import newest_user_chars, prompt_parts
@@ -33,6 +33,8 @@ class Order:
     job: NewJob
     pool: Pool
     links: Chain
+    title: bool
+    """It asks for the title of a chat that is only just coming in."""
 
 
 class Intake:
@@ -55,7 +57,8 @@ class Intake:
         links = chain(model.queue.encode(), prompt_parts(chat))
         prompt_tokens = links[-1].tokens if links else 1
         new_tokens = max(1, prompt_tokens - self._prefixes.known(links))
-        lane = self._lane(chat, model, call, new_tokens)
+        asked = task(call.headers, chat)
+        lane = self._lane(chat, model, call, new_tokens, background=bool(asked))
         output = self._lengths.expected(lane, chat.max_tokens)
         max_wait_s = self._settings.max_wait_seconds
         job = NewJob(
@@ -73,7 +76,7 @@ class Intake:
             prefill=new_tokens,
             long=is_long(new_tokens, self._limits),
         )
-        return Order(chat, job, pool, links)
+        return Order(chat, job, pool, links, title=asked == TITLE)
 
     def started(self, order: Order) -> None:
         """Its first piece came, so an engine has read its prompt."""
@@ -90,12 +93,12 @@ class Intake:
         refusal = queue_full(waiting, self._settings.queue_limit, self._ends.per_s(time.monotonic()))
         return Failure(refusal.reason, refusal.status, "queue_full", retry_after_s=refusal.retry_after_s)
 
-    def _lane(self, chat: Chat, model: Model, call: Call, new_tokens: int) -> Lane:
+    def _lane(self, chat: Chat, model: Model, call: Call, new_tokens: int, *, background: bool) -> Lane:
         chosen = choose_lane(
             newest_user_chars(chat),
             new_tokens,
             thinking=chat.think in ASKS_TO_THINK and model.can_think,
-            background=background_task(call.headers, chat),
+            background=background,
             limits=self._limits,
         )
         wished = call.header(b"x-doublebuffer-lane").strip().lower()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable
 from contextlib import suppress
 
 from buffer.follower import Follower
@@ -17,6 +18,7 @@ from gateway.delivery import Delivery, Timing
 from gateway.forms import Form
 from gateway.intake import Intake, Order
 from gateway.refusal import ClientLeft, Refusal
+from gateway.titles import Titles
 
 
 class Relay:
@@ -28,6 +30,7 @@ class Relay:
         self._queue_limit = settings.queue_limit
         self._queue_timeout_s = settings.queue_timeout_seconds
         self._timing = timing
+        self._titles = Titles(timing.title_least_s, timing.title_most_s)
 
     async def run(
         self, order: Order, form: Form, call: Call, receive: Receive, send: Send, *, arrived_at: float
@@ -36,6 +39,16 @@ class Relay:
 
         Raises ``Refusal`` before anything was sent. However it ends, wherever it is cancelled, no job is left behind.
         """
+        if order.title and not await _while_there(receive, self._titles.wait(order.job.user)):
+            return "cancelled", False
+        if order.job.lane == "background":
+            return await self._follow(order, form, call, receive, send, arrived_at=arrived_at)
+        with self._titles.chat(order.job.user):
+            return await self._follow(order, form, call, receive, send, arrived_at=arrived_at)
+
+    async def _follow(
+        self, order: Order, form: Form, call: Call, receive: Receive, send: Send, *, arrived_at: float
+    ) -> tuple[Outcome, bool]:
         follower = await self._submit(order)
         job = order.job
         delivery = Delivery(
@@ -106,6 +119,20 @@ async def _until_left(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     raise ClientLeft
+
+
+async def _while_there(receive: Receive, waiting: Awaitable[None]) -> bool:
+    """Waits; False as soon as the client leaves."""
+    there = False
+    try:
+        async with asyncio.TaskGroup() as group:
+            watcher = group.create_task(_until_left(receive))
+            await waiting
+            there = True
+            watcher.cancel()
+    except* ClientLeft:
+        pass
+    return there
 
 
 async def _expire(order: Order, waited_s: float) -> None:

@@ -117,6 +117,14 @@ class Rig:
                 return float(text.rpartition(" ")[2])
         return 0.0
 
+    async def counted(self, api: str, lane: str, outcome: str) -> None:
+        """Waits until one request has ended so."""
+
+        async def is_counted() -> bool:
+            return self.metric(f'requests_total{{api="{api}",lane="{lane}",outcome="{outcome}"}}') == 1
+
+        await until(is_counted)
+
     async def waiting(self, count: int) -> None:
         """Waits until so many fast jobs do."""
 

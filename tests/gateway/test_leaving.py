@@ -44,7 +44,7 @@ async def test_from_the_queue(path: str, stream: bool) -> None:
         await r.waiting(1)
         await wire.leave()
         await nobody_waits(r)
-        await counted(r, path)
+        await r.counted("ollama" if path == "/api/chat" else "openai", "fast", "cancelled")
 
 
 @EACH
@@ -54,7 +54,7 @@ async def test_before_its_first_piece(path: str, stream: bool) -> None:
         await r.hands.take()
         await wire.leave()
         await told_to_stop(r)
-        await counted(r, path)
+        await r.counted("ollama" if path == "/api/chat" else "openai", "fast", "cancelled")
 
 
 @EACH
@@ -67,7 +67,7 @@ async def test_in_the_middle(path: str, stream: bool) -> None:
             await wire.until(b"Hel")
         await wire.leave()
         await told_to_stop(r)
-        await counted(r, path)
+        await r.counted("ollama" if path == "/api/chat" else "openai", "fast", "cancelled")
 
 
 async def test_between_heartbeats() -> None:
@@ -110,17 +110,8 @@ async def test_while_its_job_is_being_submitted(moment: str, monkeypatch: pytest
         await reached.wait()
         await wire.leave()
         go_on.set()
-        await counted(r, "/api/chat")
+        await r.counted("ollama", "fast", "cancelled")
         await nobody_waits(r)
-
-
-async def counted(r: Rig, path: str) -> None:
-    api = "ollama" if path == "/api/chat" else "openai"
-
-    async def is_counted() -> bool:
-        return r.metric(f'requests_total{{api="{api}",lane="fast",outcome="cancelled"}}') == 1
-
-    await until(is_counted)
 
 
 async def test_a_slow_reader_slows_its_own_engine() -> None:

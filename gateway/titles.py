@@ -1,0 +1,40 @@
+"""Titles of chats wait for the chats: Open WebUI asks for the one a moment before it sends the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Titles:
+    """Which chats are open, by user, and titles that wait for them. ``least_s``: for their chat to come in at all;
+    ``most_s``: to be answered."""
+
+    def __init__(self, least_s: float, most_s: float) -> None:
+        self._least_s = least_s
+        self._most_s = most_s
+        self._open: dict[str, set[asyncio.Future[None]]] = {}
+
+    @contextmanager
+    def chat(self, user: str) -> Iterator[None]:
+        """A chat of ``user`` from its arrival to its end."""
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        chats = self._open.setdefault(user, set())
+        chats.add(answered)
+        try:
+            yield
+        finally:
+            answered.set_result(None)
+            chats.discard(answered)
+            if not chats and self._open.get(user) is chats:
+                del self._open[user]
+
+    async def wait(self, user: str) -> None:
+        """Until the chats are answered that ``user`` will have open in ``least_s`` seconds.
+
+        Later ones don't count, or the title of a busy user, or of an Open WebUI that names none, would never come.
+        """
+        await asyncio.sleep(self._least_s)
+        if chats := self._open.get(user):
+            await asyncio.wait(set(chats), timeout=max(0.0, self._most_s - self._least_s))
