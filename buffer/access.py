@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from redis import exceptions as errors
 
-from buffer.scripting import Script, script
+from buffer.scripting import Script, by_sha, script
 
 MAX_BLOCK_S = 30.0
 """Longest blocking read."""
@@ -73,19 +73,23 @@ class Store:
         try:
             async with asyncio.timeout(COMMAND_TIMEOUT_S):
                 try:
-                    return await self.redis.execute_command(*command)
+                    return await self.one(command)
                 except errors.NoScriptError:
                     await self._load(part)
-                    return await self.redis.execute_command(*command)
+                    return await self.one(command)
                 except errors.ConnectionError:
                     if not again:
                         raise
                     await self._load(part)
-                    return await self.redis.execute_command(*command)
+                    return await self.one(command)
         except _CAUGHT as error:
             if trouble(error):
                 raise unavailable(error) from error
             raise
+
+    async def one(self, command: Command) -> Any:
+        """One command. Raises the client's own errors."""
+        return await self.redis.execute_command(*command)
 
     async def _load(self, part: Script) -> None:
         await self.redis.script_load(part.source)
@@ -101,25 +105,25 @@ class Store:
 
         A script that the store does not know is loaded and sent again, behind the rest. Raises ``StoreUnavailable``.
         """
-        results = await self._pipeline(commands)
+        results = await self.pipeline(commands)
         unknown = [i for i, result in enumerate(results) if isinstance(result, errors.NoScriptError)]
         if unknown:
             shas = {commands[i][1] for i in unknown}
-            known = {part.sha: part for part in loaded_scripts()}
             try:
                 async with asyncio.timeout(COMMAND_TIMEOUT_S):
                     for sha in shas:
-                        await self._load(known[sha])
+                        await self._load(by_sha()[sha])
             except _CAUGHT as error:
                 raise unavailable(error) from error
-            for i, result in zip(unknown, await self._pipeline([commands[i] for i in unknown]), strict=True):
+            for i, result in zip(unknown, await self.pipeline([commands[i] for i in unknown]), strict=True):
                 results[i] = result
         for result in results:
             if isinstance(result, Exception) and trouble(result):
                 raise unavailable(result) from result
         return results
 
-    async def _pipeline(self, commands: Sequence[Command]) -> list[Any]:
+    async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
+        """Commands in one turn, as ``exchange`` sends them. Raises ``StoreUnavailable``."""
         pipe = self.redis.pipeline(transaction=False)
         for command in commands:
             pipe.execute_command(*command)
@@ -162,7 +166,7 @@ class Store:
             if trouble(error):
                 raise unavailable(error) from error
             raise
-        return _entries(reply)
+        return entries_of(reply)
 
     def ring(self, *names: str) -> None:
         """Wakes embedded readers of the streams so named: ``jobs``, ``bell``, ``ctl``, ``inbox``. A Redis wakes its
@@ -179,86 +183,12 @@ class Store:
 
     async def aclose(self) -> None:
         await self.redis.aclose()
-        if self._blocking is not self.redis:
-            await self._blocking.aclose()
+        await self._blocking.aclose()
 
 
-class EmbeddedStore(Store):
-    """fakeredis inside this process. Nothing blocks in it: a reader looks, and sleeps until somebody rings."""
-
-    embedded = True
-
-    def __init__(self, redis: Any, *, prefix: str) -> None:
-        super().__init__(redis, redis, prefix=prefix)
-        self._sleepers: set[tuple[frozenset[str], asyncio.Event]] = set()
-
-    def ring(self, *names: str) -> None:
-        for wanted, event in self._sleepers:
-            if not wanted.isdisjoint(names):
-                event.set()
-
-    async def read_streams(
-        self,
-        streams: Mapping[str, str],
-        block_s: float,
-        count: int,
-        *,
-        trim: Mapping[str, str] | None = None,
-    ) -> list[tuple[str, list[Entry]]]:
-        read: Command = ("XREAD", "COUNT", count, "STREAMS", *streams.keys(), *streams.values())
-        event = asyncio.Event()
-        sleeper = (frozenset(_ring_name(key) for key in streams), event)
-        self._sleepers.add(sleeper)
-        try:
-            # Its commands never suspend: without this a busy stream would starve the loop.
-            await asyncio.sleep(0)
-            if trim:
-                await self._pipeline([("XTRIM", key, "MINID", last) for key, last in trim.items()])
-            async with asyncio.timeout(min(block_s, MAX_BLOCK_S)):
-                while True:
-                    event.clear()
-                    entries = _entries(await self.redis.execute_command(*read))
-                    if entries:
-                        return entries
-                    await event.wait()
-        except TimeoutError:
-            return []
-        finally:
-            self._sleepers.discard(sleeper)
-
-
-def _ring_name(key: str) -> str:
-    return key.partition("}:")[2].partition(":")[0]
-
-
-def _entries(reply: Any) -> list[tuple[str, list[Entry]]]:
+def entries_of(reply: Any) -> list[tuple[str, list[Entry]]]:
     return [
         (key.decode(), [(id.decode(), fields or {}) for id, fields in entries])
         for key, entries in reply or ()
         if entries
     ]
-
-
-def loaded_scripts() -> Iterable[Script]:
-    """Every script that there is."""
-    return [script(name) for name in SCRIPTS]
-
-
-SCRIPTS = (
-    "append",
-    "cancel",
-    "create",
-    "depths",
-    "peek",
-    "place",
-    "prefilled",
-    "pull",
-    "reap",
-    "release",
-    "renew",
-    "requeue",
-    "settle",
-    "signal",
-    "submit",
-    "watch",
-)

@@ -37,3 +37,29 @@ def script(name: str) -> Script:
     texts = [(folder / f"_{piece}.lua").read_text(encoding="utf-8") for piece in pieces]
     source = "\n".join(_bare(text) for text in (*texts, own))
     return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
+
+
+@cache
+def by_sha() -> dict[str, Script]:
+    """Every script that there is."""
+    return {script(name).sha: script(name) for name in SCRIPTS}
+
+
+SCRIPTS = (
+    "append",
+    "cancel",
+    "create",
+    "depths",
+    "peek",
+    "place",
+    "prefilled",
+    "pull",
+    "reap",
+    "release",
+    "renew",
+    "requeue",
+    "settle",
+    "signal",
+    "submit",
+    "watch",
+)

@@ -11,7 +11,8 @@ from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
-from buffer.access import EmbeddedStore, Store, StoreUnavailable
+from buffer.access import Store, StoreUnavailable
+from buffer.embedded import EmbeddedStore
 
 __all__ = ["EmbeddedStore", "Store", "StoreUnavailable", "open_store"]
 

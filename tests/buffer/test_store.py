@@ -9,12 +9,11 @@ import pytest
 from redis.asyncio import Redis
 from redis.asyncio.cluster import RedisCluster
 
-from buffer.access import SCRIPTS
 from buffer.inbox import Inbox
 from buffer.job import End
 from buffer.lanes import Lanes
 from buffer.replies import ReplyWriter
-from buffer.scripting import script
+from buffer.scripting import SCRIPTS, script
 from buffer.store import Store, StoreUnavailable, open_store
 from tests.buffer.jobs import INBOX, ids, job, pull, words
 from tests.buffer.test_replies import answer, beside, until

@@ -1,0 +1,104 @@
+"""The store inside this process: fakeredis, in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from redis import exceptions as errors
+
+from buffer.access import MAX_BLOCK_S, Command, Entry, Store, entries_of
+from buffer.scripting import by_sha
+
+
+class EmbeddedStore(Store):
+    """fakeredis inside this process. Nothing blocks in it: a reader looks, and sleeps until somebody rings."""
+
+    embedded = True
+
+    def __init__(self, redis: Any, *, prefix: str) -> None:
+        super().__init__(redis, redis, prefix=prefix)
+        self._sleepers: set[tuple[frozenset[str], asyncio.Event]] = set()
+        self._link: Any = None
+        self._compiled: set[str] = set()
+        self._turn = asyncio.Lock()
+
+    async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
+        # One connection, without the client's pool and pipeline around it: they cost more than most commands.
+        results: list[Any] = []
+        async with self._turn:
+            if self._link is None:
+                self._link = await self.redis.connection_pool.get_connection()
+            commands = [await self._short(command) if command[0] == "EVALSHA" else command for command in commands]
+            await self._link.send_packed_command(self._link.pack_commands(commands), check_health=False)
+            for command in commands:
+                try:
+                    result = await self._link.read_response()
+                except errors.ResponseError as error:
+                    result = error
+                else:
+                    read = self.redis.response_callbacks.get(command[0])
+                    result = read(result) if read is not None and result is not None else result
+                results.append(result)
+        return results
+
+    async def _short(self, command: Command) -> Command:
+        """The call of a script that has been compiled once: fakeredis would compile it at each call."""
+        part = by_sha()[command[1]]
+        if part.name not in self._compiled:
+            source = f"redis.db_{part.name} = function()\n{part.source}\nend"
+            await self._link.send_command("EVAL", source, 0)
+            await self._link.read_response()
+            self._compiled.add(part.name)
+        return ("EVAL", f"return redis.db_{part.name}()", *command[2:])
+
+    async def one(self, command: Command) -> Any:
+        (result,) = await self.pipeline([command])
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def ring(self, *names: str) -> None:
+        for wanted, event in self._sleepers:
+            if not wanted.isdisjoint(names):
+                event.set()
+
+    async def read_streams(
+        self,
+        streams: Mapping[str, str],
+        block_s: float,
+        count: int,
+        *,
+        trim: Mapping[str, str] | None = None,
+    ) -> list[tuple[str, list[Entry]]]:
+        read: Command = ("XREAD", "COUNT", count, "STREAMS", *streams.keys(), *streams.values())
+        event = asyncio.Event()
+        sleeper = (frozenset(_ring_name(key) for key in streams), event)
+        self._sleepers.add(sleeper)
+        try:
+            # Its commands never suspend: without this a busy stream would starve the loop.
+            await asyncio.sleep(0)
+            commands: list[Command] = [("XTRIM", key, "MINID", last) for key, last in (trim or {}).items()]
+            async with asyncio.timeout(min(block_s, MAX_BLOCK_S)):
+                while True:
+                    event.clear()
+                    entries = entries_of((await self.pipeline([*commands, read]))[-1])
+                    commands = []
+                    if entries:
+                        return entries
+                    await event.wait()
+        except TimeoutError:
+            return []
+        finally:
+            self._sleepers.discard(sleeper)
+
+    async def aclose(self) -> None:
+        if self._link is not None:
+            await self.redis.connection_pool.release(self._link)
+            self._link = None
+        await self.redis.aclose()
+
+
+def _ring_name(key: str) -> str:
+    return key.partition("}:")[2].partition(":")[0]
