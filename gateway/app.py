@@ -58,18 +58,24 @@ def create_app(
         catalog=Catalog(store, pools, expected={spec.name for spec in settings.backends}, cold_s=timing.cold_s),
         intake=intake,
         relay=Relay(settings, intake, telemetry, timing),
+        ended=asyncio.Event(),
     )
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with asyncio.TaskGroup() as group:
-            for pool in pools.values():
-                await _create_inbox(pool)
-            running = [group.create_task(pool.inbox.run()) for pool in pools.values()]
-            running += [group.create_task(_reap(pool, telemetry, settings.lease_seconds)) for pool in pools.values()]
-            yield
-            for task in running:
-                task.cancel()
+        try:
+            async with asyncio.TaskGroup() as group:
+                for pool in pools.values():
+                    await _create_inbox(pool)
+                running = [group.create_task(pool.inbox.run()) for pool in pools.values()]
+                running += [
+                    group.create_task(_reap(pool, telemetry, settings.lease_seconds)) for pool in pools.values()
+                ]
+                yield
+                for task in running:
+                    task.cancel()
+        finally:
+            services.ended.set()
 
     app = FastAPI(
         title="Doublebuffer",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -23,3 +24,5 @@ class Services:
     catalog: Catalog
     intake: Intake
     relay: Relay
+    ended: asyncio.Event
+    """Nobody reads answers any more: the application stops, or has lost the tasks that it lives by."""

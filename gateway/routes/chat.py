@@ -18,6 +18,8 @@ from gateway.models import Model
 from gateway.refusal import BrokenOff, ClientLeft, Refusal
 from gateway.services import Services
 
+_STOPPING = Failure("The gateway is stopping.", 503, "stopping", retry_after_s=5)
+
 
 class ChatRoute:
     """Chats of one dialect, as an ASGI application."""
@@ -35,6 +37,8 @@ class ChatRoute:
         breaks = False
         lane = "none"
         try:
+            if self._services.ended.is_set():
+                raise Refusal(_STOPPING, "refused")
             chat = await self._read(call, receive)
             model = await self._model(chat)
             if (loaded := self._form.load_answer(chat, time.time())) is not None:

@@ -21,8 +21,11 @@ def health_routes(services: Services) -> APIRouter:
 
     @router.head("/health", include_in_schema=False)
     @router.get("/health", summary="The process lives")
-    async def health() -> dict[str, str]:
-        return {"status": "ok"}
+    async def health(response: Response) -> dict[str, str]:
+        if not services.ended.is_set():
+            return {"status": "ok"}
+        response.status_code = 503
+        return {"status": "broken", "reason": "The gateway has stopped reading answers; it has to be started anew."}
 
     @router.head("/health/ready", include_in_schema=False)
     @router.get("/health/ready", summary="Redis answers and a worker is alive")

@@ -52,14 +52,16 @@ class House:
 
 
 @asynccontextmanager
-async def house(*kinds: Kind, **settings: Any) -> AsyncIterator[House]:
+async def house(*kinds: Kind, aliases: dict[str, str] | None = None, **settings: Any) -> AsyncIterator[House]:
     async with AsyncExitStack() as stack:
         flavour = {kind: "ollama" if kind == "ollama" else "openai" for kind in kinds}
         engines: dict[Kind, Scripted] = {
             kind: await stack.enter_async_context(Scripted(flavour[kind], kind=kind, models=[MODELS[kind]]))  # type: ignore[arg-type]
             for kind in kinds
         }
-        specs = [BackendSpec(name=kind, kind=kind, url=engine.url) for kind, engine in engines.items()]
+        specs = [
+            BackendSpec(name=kind, kind=kind, url=engine.url, models=aliases or {}) for kind, engine in engines.items()
+        ]
         store = await open_store(None, prefix=f"t-{secrets.token_hex(6)}")
         stack.push_async_callback(store.aclose)
         telemetry = Telemetry()
@@ -167,6 +169,18 @@ async def test_an_engine_that_refuses_and_one_that_breaks_off() -> None:
         rest = await wire.rest()
         assert json.loads(rest.splitlines()[-2])["error"]
         assert not rest.endswith(b"0\r\n\r\n")
+        await h.quiet()
+
+
+async def test_an_alias_that_the_operator_gave() -> None:
+    async with house("vllm", aliases={"gpt-4o": MODELS["vllm"]}) as h, httpx.AsyncClient(base_url=h.url) as client:
+        body = {"model": "GPT-4o", "messages": [{"role": "user", "content": "words:2"}]}
+        got = (await client.post("/v1/chat/completions", json=body)).json()
+        assert got["model"] == "GPT-4o"
+        assert got["choices"][0]["message"]["content"] == expected("words:2")
+        assert h.engines["vllm"].requests[-1].json()["model"] == MODELS["vllm"]
+        listed = (await client.get("/v1/models")).json()["data"]
+        assert {entry["id"] for entry in listed} == {"gpt-4o", MODELS["vllm"]}
         await h.quiet()
 
 

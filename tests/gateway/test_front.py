@@ -8,9 +8,10 @@ import json
 
 import pytest
 
+from buffer.inbox import Inbox
 from buffer.setting_values import ApiKey
 from gateway.delivery import Timing
-from tests.gateway.rig import ollama, rig
+from tests.gateway.rig import ollama, rig, until
 
 PAGE = "http://localhost:3000"
 
@@ -163,6 +164,25 @@ async def test_health_and_metrics() -> None:
         assert 'doublebuffer_backend_up{backend="engine"} 1.0' in text
         assert 'doublebuffer_in_flight_limit{backend="engine"} 8.0' in text
         assert "doublebuffer_workers 1.0" in text
+
+
+async def test_a_gateway_that_reads_no_answers_any_more_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = asyncio.Event()
+
+    async def fails(_: Inbox) -> None:
+        await broken.wait()
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setattr(Inbox, "run", fails)
+    async with rig() as r:
+        assert (await r.client.get("/health")).status_code == 200
+        broken.set()
+
+        async def is_told() -> bool:
+            return (await r.client.get("/health")).status_code == 503
+
+        await until(is_told)
+        assert (await r.client.post("/api/chat", json=ollama())).status_code == 503
 
 
 async def test_not_ready_without_a_worker() -> None:
