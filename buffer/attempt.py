@@ -67,6 +67,12 @@ class Attempt:
         for event in events:
             self.recent_bytes += 32 + len(getattr(event, "text", ""))
 
+    def missing_for(self, now: float) -> float:
+        """How long its inbox has been missing, now that it is. Seconds of the loop's clock."""
+        if self.nil_since is None:
+            self.nil_since = now
+        return now - self.nil_since
+
     def all_sent(self) -> bool:
         return self.sent >= self.n
 

@@ -47,6 +47,21 @@ class Folded:
     def whole_text(self) -> str:
         return self.text + content_text(self.before) + content_text(self.events)
 
+    def since(self, n: int) -> list[Event]:
+        """Events after number ``n`` of this fence, which must not lie before the first of ``events``."""
+        return self.events[n - (self.n - len(self.events)) :] if n < self.n else []
+
+    def beyond(self, text: str, *, words_only: bool) -> list[Event] | None:
+        """What comes after an answer that so far reads ``text``. None: this one does not begin so.
+
+        ``words_only``: the answer so far is nothing but words, so that these can be told apart by counting.
+        """
+        if fingerprint(self.text + content_text(self.before)) == fingerprint(text):
+            return list(self.events)
+        if words_only and self.whole_text().startswith(text):
+            return beyond(self.all_events(), len(text))
+        return None
+
     def _restart(self, text: str) -> None:
         self.text, self.before, self.events = text, [], []
         self.counts, self.dead = True, False

@@ -6,7 +6,7 @@ import asyncio
 
 from buffer.desk import Desk, Want
 from buffer.failures import INTERRUPTED, TOO_SLOW
-from buffer.fold import END_KINDS, Folded, beyond, content_text, fingerprint
+from buffer.fold import END_KINDS, Folded, fingerprint
 from buffer.frames import Part
 from buffer.job import Content, End, Event, Failure, Finish, Origin, Usage, decode_end
 
@@ -19,29 +19,6 @@ MOST_UNREAD = 32 * 1024 * 1024
 
 class Follower:
     """One job's answer. ``next`` gives its events as they come, then its end."""
-
-    __slots__ = (
-        "_desk",
-        "_end",
-        "_events",
-        "_given_end",
-        "_paused",
-        "_plain",
-        "_text",
-        "_unread",
-        "_waiter",
-        "behind_since",
-        "closed",
-        "det",
-        "fence",
-        "given",
-        "id",
-        "lane",
-        "n",
-        "open",
-        "started",
-        "target",
-    )
 
     def __init__(self, desk: Desk, id: str, *, fence: int = 0, lane: str = "", det: bool = False) -> None:
         self.id = id
@@ -187,18 +164,12 @@ class Follower:
 
     def _rest(self, answer: Folded) -> list[Event] | None:
         """Events of ``answer`` beyond what came. None: it does not lead on from that."""
-        first = answer.n - len(answer.events)
-        if answer.fence == self.fence and first <= self.n:
-            return answer.events[self.n - first :] if self.n < answer.n else []
+        if answer.fence == self.fence and answer.n - len(answer.events) <= self.n:
+            return answer.since(self.n)
         if not self.given:
             self._reset()
             return answer.all_events()
-        own = self.text()
-        if fingerprint(answer.text + content_text(answer.before)) == fingerprint(own):
-            return list(answer.events)
-        if self._plain and answer.whole_text().startswith(own):
-            return beyond(answer.all_events(), len(own))
-        return None
+        return answer.beyond(self.text(), words_only=self._plain)
 
     def note(self, fence: int, *, done: bool = False) -> None:
         """The job is known to be at ``fence``, or to have ended there; if that is news, there is something to read."""

@@ -73,7 +73,7 @@ class Grants:
             *models,
             again=False,
         )
-        jobs = [_granted(fields) for fields in reply[0]]
+        jobs = [Granted.read(fields) for fields in reply[0]]
         self.store.ring("inbox")
         notes = [note.decode() for note in reply[2]]
         half = len(notes) // 2
@@ -232,28 +232,3 @@ class Grants:
                         Control(cast(Any, kind), fields.get(b"id", b"").decode(), int(fields.get(b"f", b"0")))
                     )
         return last_id, controls
-
-
-def _granted(fields: Sequence[bytes]) -> Granted:
-    text = [field.decode() for field in fields]
-    return Granted(
-        id=text[0],
-        fence=int(text[1]),
-        model=text[2],
-        lane=cast(Lane, text[3]),
-        user=text[4],
-        inbox=text[5],
-        prefix=text[6],
-        base=text[7],
-        spent=int(text[8]),
-        fails=int(text[9]),
-        taken=int(text[10]),
-        arr_us=int(text[11]),
-        waited_us=int(text[12]),
-        kv=int(text[13]),
-        prefill=int(text[14]),
-        long=text[15] == "1",
-        det=text[16] == "1",
-        deadline_us=int(text[17]),
-        cost=int(text[18]),
-    )

@@ -12,15 +12,12 @@ from buffer.access import Command
 from buffer.grants import Grants
 from buffer.job import LANES, End, EndKind, Lane, encode_end
 from buffer.keys import BODY_S
+from buffer.readings import Depth, Leftover, Load, Place
 from buffer.records import (
     CancelResult,
-    Depth,
     JobState,
-    Leftover,
-    Load,
     NewJob,
     Peeked,
-    Place,
     Requeued,
     Submitted,
     Watched,

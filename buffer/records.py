@@ -4,10 +4,11 @@ own clock.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
-from buffer.job import EndKind, Lane
+from buffer.job import Lane
 
 JobState = Literal["waiting", "running", "held", "done", "gone"]
 """``held``: its worker died, and its gateway is being asked. ``gone``: there is no record of it."""
@@ -98,6 +99,33 @@ class Granted:
     deadline_us: int
     cost: int
 
+    @classmethod
+    def read(cls, fields: Sequence[bytes]) -> Granted:
+        """As the script gives it."""
+        id, fence, model, lane, user, inbox, prefix, base, *rest = (field.decode() for field in fields)
+        spent, fails, taken, arr, waited, kv, prefill, long, det, deadline, cost = (int(number) for number in rest)
+        return cls(
+            id=id,
+            fence=int(fence),
+            model=model,
+            lane=cast(Lane, lane),
+            user=user,
+            inbox=inbox,
+            prefix=prefix,
+            base=base,
+            spent=spent,
+            fails=fails,
+            taken=taken,
+            arr_us=arr,
+            waited_us=waited,
+            kv=kv,
+            prefill=prefill,
+            long=long == 1,
+            det=det == 1,
+            deadline_us=deadline,
+            cost=cost,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
@@ -183,35 +211,6 @@ class Watched:
     """State and fence of each job asked for, in that order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Depth:
-    waiting: int
-    oldest_wait_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """What a back end carries now, over all workers."""
-
-    jobs: int
-    kv: int
-    prefill: int
-    long: int
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a job stands."""
-
-    state: JobState
-    ahead: int
-    """Waiting jobs of its model with a lower score."""
-    lane: str
-    arr_us: int
-    backend: str
-    fence: int
-
-
 class Control(NamedTuple):
     """Word from a gateway to the worker that runs a job."""
 
@@ -220,37 +219,4 @@ class Control(NamedTuple):
     fence: int
 
 
-class Leftover(NamedTuple):
-    key: str
-    type: str
-    ttl_s: int
-    """-1: no lifetime."""
-
-
 CancelResult = Literal["gone", "done", "cancelled", "running"]
-
-__all__ = [
-    "AppendResult",
-    "CancelResult",
-    "Chunk",
-    "Control",
-    "Depth",
-    "EndKind",
-    "Granted",
-    "Held",
-    "JobState",
-    "Leftover",
-    "Limits",
-    "Load",
-    "NewJob",
-    "Peeked",
-    "Place",
-    "Pulled",
-    "Reaped",
-    "ReleaseResult",
-    "Renewed",
-    "Requeued",
-    "SettleResult",
-    "Submitted",
-    "Watched",
-]

@@ -26,8 +26,7 @@ from buffer.turn import Turn
 log = logging.getLogger("doublebuffer.buffer")
 
 APPEND_EVERY_S = 0.1
-MOST_IN_INBOX = 2000
-"""Entries that a gateway has not read yet, above which no more is sent there."""
+MOST_IN_INBOX = 2000  # entries that a gateway has not read yet, above which no more is sent there
 MOST_UNSENT = 1024 * 1024
 """Bytes of a job's events that are not away yet, above which its engine should not be read."""
 LOOK_AGAIN_S = 0.05
@@ -97,8 +96,7 @@ class ReplyWriter:
 
     def written(self, id: str) -> int:
         """How many events of a job were written."""
-        attempt = self._attempts.get(id)
-        return 0 if attempt is None else attempt.n
+        return self._attempts[id].n if id in self._attempts else 0
 
     async def finish(self, id: str, end: End, *, real_tokens: int | None = None, dead: str = "") -> FinishResult:
         """Sends and appends what is left, then settles the job; through an outage of the store, for up to four leases.
@@ -141,14 +139,13 @@ class ReplyWriter:
 
     def pause(self, id: str) -> None:
         """Its gateway has enough for now."""
-        attempt = self._attempts.get(id)
-        if attempt is not None:
-            attempt.paused = True
+        if id in self._attempts:
+            self._attempts[id].paused = True
 
     def go(self, id: str) -> None:
-        attempt = self._attempts.get(id)
-        if attempt is not None:
-            attempt.paused = False
+        """Its gateway can take more."""
+        if id in self._attempts:
+            self._attempts[id].paused = False
             self._ease()
 
     def blocked(self, id: str) -> bool:
@@ -224,8 +221,12 @@ class ReplyWriter:
             if self._attempts.get(attempt.id) is attempt and attempt.id not in self._closing:
                 self.drop(attempt.id)
                 self._on_lost(attempt.id)
+        now = asyncio.get_running_loop().time()
         for attempt in turn.missing:
-            self._note_missing(attempt)
+            # Without its inbox, a job's gateway is gone: after a lease of that, so is the job.
+            if attempt.missing_for(now) >= self._lease_s and self._attempts.get(attempt.id) is attempt:
+                self._closing.setdefault(attempt.id, Settle(End("cancelled"), drop=True))
+                self._wake.set()
         for inbox, length in turn.lengths.items():
             if length > self._most_in_inbox:
                 self._full.add(inbox)
@@ -243,16 +244,6 @@ class ReplyWriter:
             self._append_alarm.set()
         if self._full:
             self._look_alarm.set()
-
-    def _note_missing(self, attempt: Attempt) -> None:
-        """Without its inbox, the job's gateway is gone: after a lease of that, so is the job."""
-        now = asyncio.get_running_loop().time()
-        if attempt.nil_since is None:
-            attempt.nil_since = now
-        gone = now - attempt.nil_since >= self._lease_s
-        if gone and not attempt.det and self._attempts.get(attempt.id) is attempt:
-            self._closing.setdefault(attempt.id, Settle(End("cancelled"), drop=True))
-            self._wake.set()
 
     def _append_now(self) -> None:
         self._append_due = True

@@ -27,7 +27,7 @@ class Turn:
         self.lost: list[Attempt] = []
         """Attempts whose job is another's, or whose reply key cannot be completed any more."""
         self.missing: list[Attempt] = []
-        """Attempts whose inbox is not there."""
+        """Attempts whose inbox is not there; detached ones do not need one."""
         self.lengths: dict[str, int] = {}
         """Entries of each inbox."""
         self.closed: list[tuple[Attempt, Closing, str | int]] = []
@@ -73,7 +73,8 @@ class Turn:
         for attempt, part in pairs:
             attempt.was_sent(part.n + len(part.events) - 1)
             if reply is None:
-                self.missing.append(attempt)
+                if not attempt.det:
+                    self.missing.append(attempt)
             else:
                 attempt.nil_since = None
 

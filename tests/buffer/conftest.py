@@ -8,9 +8,12 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from buffer.follower import Follower
+from buffer.inbox import Inbox
 from buffer.keys import FIXED, SELF_EMPTYING
 from buffer.lanes import Lanes
 from buffer.store import Store, open_store
+from tests.buffer.parts import Noted
 from tests.rig.redis_server import RedisServer, bundled_binary, redis_binary, run_redis
 
 _numbers = itertools.count(1)
@@ -49,6 +52,24 @@ async def lanes(store: Store) -> AsyncIterator[Lanes]:
     yield lanes
     left = await lanes.leftovers()
     assert [one for one in left if one.ttl_s == -1 and not _may_stay(lanes, one.key)] == []
+
+
+@pytest.fixture
+async def inbox(lanes: Lanes) -> Inbox:
+    """A gateway's inbox, made but not yet read."""
+    inbox = Inbox(lanes, "gate", watch_s=0.2)
+    await inbox.create()
+    return inbox
+
+
+@pytest.fixture
+async def desk() -> Noted:
+    return Noted()
+
+
+@pytest.fixture
+async def follower(desk: Noted) -> Follower:
+    return Follower(desk, "a")
 
 
 def _may_stay(lanes: Lanes, key: str) -> bool:

@@ -33,6 +33,13 @@ def clocked(lanes: Lanes) -> Clock:
     return clock
 
 
+async def ready(lanes: Lanes) -> Clock:
+    """A clock in the test's hands, and the inbox there."""
+    clock = clocked(lanes)
+    await lanes.create_inbox(INBOX)
+    return clock
+
+
 def job(id: str, **fields: Any) -> NewJob:
     values: dict[str, Any] = {
         "model": "m",

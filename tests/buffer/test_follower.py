@@ -6,58 +6,12 @@ import asyncio
 
 import pytest
 
-from buffer.desk import Want
-from buffer.failures import INTERRUPTED
-from buffer.fold import fingerprint, fold
+from buffer.fold import fold
 from buffer.follower import MOST_UNREAD, Follower
 from buffer.frames import Part
-from buffer.job import Content, End, Event, Failure, ToolDelta, encode_end
+from buffer.job import Content, End, Event, Failure
+from tests.buffer.parts import Noted, events, final, start, text
 from tests.buffer.test_fold import end, ev, mark
-
-
-class Noted:
-    """A desk that only notes what is wanted."""
-
-    def __init__(self) -> None:
-        self.wants: list[Want] = []
-
-    def want(self, follower: Follower, what: Want) -> None:
-        self.wants.append(what)
-
-
-@pytest.fixture
-async def desk() -> Noted:
-    return Noted()
-
-
-@pytest.fixture
-async def follower(desk: Noted) -> Follower:
-    return Follower(desk, "a")
-
-
-def events(fence: int, n: int, text: str) -> Part:
-    return Part("a", fence, n, "ev", [Content(letter) for letter in text])
-
-
-def start(fence: int, base: str = "", backend: str = "b") -> Part:
-    return Part("a", fence, 0, "start", [], f"{base} {backend}")
-
-
-def final(fence: int, n: int, kind: str = "done") -> Part:
-    return Part("a", fence, n, kind, [], encode_end(End(kind)).decode())  # type: ignore[arg-type]
-
-
-async def text(follower: Follower) -> str:
-    """What can be had now."""
-    got = ""
-    while True:
-        try:
-            async with asyncio.timeout(0):
-                one = await follower.next()
-        except TimeoutError:
-            return got
-        assert not isinstance(one, End)
-        got += "".join(event.text for event in one if isinstance(event, Content))
 
 
 async def test_events_come_once_whatever_the_pieces(follower: Follower, desk: Noted) -> None:
@@ -118,95 +72,6 @@ async def test_a_failure_ends_at_once(follower: Follower) -> None:
     follower.take(events(5, 1, "late"))
     with pytest.raises(RuntimeError):
         await follower.next()
-
-
-async def test_a_death_before_the_first_word_is_a_requeue(follower: Follower, desk: Noted) -> None:
-    follower.take(start(5))
-    follower.take(events(5, 1, "unread"))
-    follower.take(Part("a", 6, 0, "lost"))
-    assert desk.wants == ["requeue"]
-    follower.take(events(5, 7, "late"))
-    follower.moved_to(7)
-    follower.take(start(8))
-    follower.take(events(8, 1, "new"))
-    assert await text(follower) == "new"
-
-
-async def test_a_start_may_overtake_the_answer_to_the_requeue(follower: Follower) -> None:
-    follower.take(start(5))
-    follower.take(Part("a", 6, 0, "lost"))
-    follower.take(start(8))
-    follower.take(events(8, 1, "n"))
-    follower.moved_to(7)
-    follower.take(events(8, 2, "ew"))
-    assert await text(follower) == "new"
-
-
-async def test_a_death_after_the_first_word_is_the_end(follower: Follower, desk: Noted) -> None:
-    follower.take(start(5))
-    follower.take(events(5, 1, "a"))
-    assert await text(follower) == "a"
-    follower.take(events(5, 2, "b"))
-    follower.take(Part("a", 6, 0, "lost"))
-    assert desk.wants == ["settle"]
-    assert follower.fence == 6
-    assert await follower.next() == [Content("b")]
-    assert await follower.next() == End("failed", INTERRUPTED)
-
-
-async def test_a_death_that_only_the_reply_key_tells_of(follower: Follower, desk: Noted) -> None:
-    follower.take(start(5))
-    follower.take(events(5, 1, "a"))
-    follower.take_folded(fold([mark("5-0", "start"), ev(5, 1, "a"), mark("6-0", "lost")]))
-    assert desk.wants == ["requeue"]
-
-
-async def test_a_retry_goes_on_where_the_text_is_the_same(follower: Follower, desk: Noted) -> None:
-    follower.take(start(5))
-    follower.take(events(5, 1, "ab"))
-    assert await text(follower) == "ab"
-    follower.take(Part("a", 5, 3, "again", [], "ab"))
-    follower.take(start(6, fingerprint("ab"), "other"))
-    follower.take(events(6, 1, "c"))
-    assert await text(follower) == "c"
-    assert (follower.started, desk.wants) == ("other", [])
-
-
-async def test_text_that_was_given_is_never_begun_again(follower: Follower, desk: Noted) -> None:
-    follower.take(start(5))
-    follower.take(events(5, 1, "ab"))
-    assert await text(follower) == "ab"
-    follower.take(start(6))
-    follower.take(events(6, 1, "xy"))
-    assert await text(follower) == ""
-    assert set(desk.wants) == {"catch_up"}
-    follower.take_folded(fold([mark("5-0", "start"), ev(5, 1, "a", "b"), mark("6-0", "start"), ev(6, 1, "x", "y")]))
-    assert await text(follower) == ""
-    assert follower.behind_since is not None
-
-
-async def test_catching_up_over_a_retry(follower: Follower) -> None:
-    follower.take(start(5))
-    follower.take(events(5, 1, "ab"))
-    assert await text(follower) == "ab"
-    entries = [
-        mark("5-0", "start"),
-        mark("5-5", "again", "abcd"),
-        mark("6-0", "start", fingerprint("abcd")),
-        ev(6, 1, "e", "f"),
-    ]
-    follower.take_folded(fold(entries))
-    assert await text(follower) == "cdef"
-    follower.take(events(6, 3, "g"))
-    assert await text(follower) == "g"
-
-
-async def test_more_than_words_cannot_be_matched_by_words(follower: Follower) -> None:
-    follower.take(start(5))
-    follower.take(Part("a", 5, 1, "ev", [ToolDelta(0, "id", "name")]))
-    await follower.next()
-    follower.take_folded(fold([mark("5-5", "again", "ab"), mark("6-0", "start", fingerprint("ab")), ev(6, 1, "c")]))
-    assert await text(follower) == ""
 
 
 async def test_a_late_follower_reads_all_from_the_reply_key(follower: Follower) -> None:

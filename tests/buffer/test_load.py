@@ -15,7 +15,7 @@ from buffer.load import (
     withdraw_state,
     withdraw_worker,
 )
-from tests.buffer.test_replies import until
+from tests.buffer.running import until
 
 
 async def test_states_come_back_as_they_were(lanes: Lanes) -> None:

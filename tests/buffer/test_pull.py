@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-
-from buffer.job import End
 from buffer.lanes import Lanes
 from buffer.records import Limits
 from tests.buffer.jobs import (
-    INBOX,
     LEASE_S,
-    Clock,
-    clocked,
     frames,
     ids,
     is_quiet,
     job,
     kinds,
     pull,
+    ready,
     record,
     running,
 )
 
 W = 60_000_000
-
-
-async def ready(lanes: Lanes) -> Clock:
-    """A clock in the test's hands, and the inbox there."""
-    clock = clocked(lanes)
-    await lanes.create_inbox(INBOX)
-    return clock
 
 
 async def test_a_granted_job_is_leased_carried_and_announced(lanes: Lanes) -> None:
@@ -121,118 +109,6 @@ async def test_background_only_when_nobody_else_waits(lanes: Lanes) -> None:
     assert await ids(lanes, 3, limits=limits, models=["m"]) == ["back"]
 
 
-async def test_never_above_the_slots(lanes: Lanes) -> None:
-    await ready(lanes)
-    for i in range(5):
-        await lanes.submit(job(f"j{i}"))
-    assert len(await ids(lanes, 5, limits=Limits(slots=3))) == 3
-    assert await ids(lanes, 5, limits=Limits(slots=3), worker="other") == []
-    assert len(await ids(lanes, 5, limits=Limits(slots=3), backend="b2")) == 2
-
-
-async def test_reserved_slots_are_for_short_jobs(lanes: Lanes) -> None:
-    await ready(lanes)
-    for i in range(4):
-        await lanes.submit(job(f"n{i}", lane="normal"))
-    limits = Limits(slots=3, reserved_slots=1)
-    assert len(await ids(lanes, 4, limits=limits)) == 2
-    await lanes.submit(job("f", offset_us=1000))
-    assert await ids(lanes, 4, limits=limits) == ["f"]
-
-
-async def test_a_back_end_of_one_slot_reserves_none(lanes: Lanes) -> None:
-    await ready(lanes)
-    await lanes.submit(job("n", lane="normal"))
-    assert await ids(lanes, limits=Limits(slots=1, reserved_slots=1)) == ["n"]
-
-
-async def test_kv_credit_holds_and_a_smaller_job_goes_ahead(lanes: Lanes) -> None:
-    clock = await ready(lanes)
-    limits = Limits(slots=10, kv=100)
-    for id, kv in (("a", 60), ("b", 60), ("c", 40), ("d", 1)):
-        await lanes.submit(job(id, kv=kv))
-        clock.forward(1)
-    assert await ids(lanes, 10, limits=limits) == ["a", "c"]
-    load = await lanes.load("b")
-    assert (load.jobs, load.kv) == (2, 100)
-
-
-async def test_part_of_the_kv_is_for_short_jobs(lanes: Lanes) -> None:
-    await ready(lanes)
-    limits = Limits(slots=10, kv=100, kv_reserve=8)
-    await lanes.submit(job("a", kv=50))
-    await lanes.submit(job("n", kv=45, lane="normal"))
-    assert await ids(lanes, 2, limits=limits) == ["a"]
-    await lanes.submit(job("f", kv=45, offset_us=1000))
-    assert await ids(lanes, 2, limits=limits) == ["f"]
-
-
-async def test_a_job_larger_than_the_credit_goes_alone(lanes: Lanes) -> None:
-    clock = await ready(lanes)
-    limits = Limits(slots=10, kv=100)
-    await lanes.submit(job("small", kv=10))
-    clock.forward(1)
-    await lanes.submit(job("huge", kv=500))
-    (small,) = (await pull(lanes, 2, limits=limits)).jobs
-    assert small.id == "small"
-    await lanes.settle("small", small.fence, 1, End("done"))
-    assert await ids(lanes, 2, limits=limits) == ["huge"]
-    await lanes.submit(job("next", kv=1))
-    assert await ids(lanes, 2, limits=limits) == []
-
-
-async def test_nothing_passes_a_job_that_does_not_fit_by_more_than_its_wait(lanes: Lanes) -> None:
-    clock = await ready(lanes)
-    limits = Limits(slots=10, kv=100)
-    await lanes.submit(job("a", kv=60))
-    assert await ids(lanes, limits=limits) == ["a"]
-    await lanes.submit(job("big", kv=60, lane="slow", max_wait_us=10_000_000))
-    clock.forward(10)
-    await lanes.submit(job("in time", kv=1))
-    clock.forward(0.000001)
-    await lanes.submit(job("late", kv=1))
-    assert await ids(lanes, 10, limits=limits) == ["in time"]
-
-
-async def test_long_prompts_have_a_bound(lanes: Lanes) -> None:
-    await ready(lanes)
-    limits = Limits(slots=10, long=1)
-    for id, long in (("a", True), ("b", True), ("c", False)):
-        await lanes.submit(job(id, long=long))
-    assert await ids(lanes, 3, limits=limits) == ["a", "c"]
-
-
-async def test_prefill_credit_is_free_after_the_first_token(lanes: Lanes) -> None:
-    clock = await ready(lanes)
-    limits = Limits(slots=10, prefill=1000)
-    for id in ("a", "b"):
-        await lanes.submit(job(id, prefill=800, lane="normal"))
-        clock.forward(1)
-    await lanes.submit(job("f", prefill=400))
-    granted = (await pull(lanes, 3, limits=limits)).jobs
-    assert [one.id for one in granted] == ["a", "f"]
-    assert await ids(lanes, 3, limits=limits) == []
-    pairs = [(one.id, one.fence) for one in granted]
-    assert await lanes.prefilled([*pairs, ("a", 1), ("none", 1)]) == 2
-    assert await lanes.prefilled(pairs) == 0
-    assert (await lanes.load("b")).prefill == 0
-    assert await ids(lanes, 3, limits=limits) == ["b"]
-
-
-async def test_no_more_than_sixteen_are_looked_at(lanes: Lanes) -> None:
-    clock = await ready(lanes)
-    limits = Limits(slots=100, kv=100)
-    await lanes.submit(job("a", kv=60))
-    assert await ids(lanes, limits=limits) == ["a"]
-    for i in range(16):
-        await lanes.submit(job(f"big{i}", kv=60, user=f"u{i}"))
-    clock.forward(1)
-    await lanes.submit(job("small", kv=1, user="s"))
-    assert await ids(lanes, limits=limits) == []
-    await lanes.cancel("big0")
-    assert await ids(lanes, limits=limits) == ["small"]
-
-
 async def test_a_job_whose_record_is_gone_is_cleared_away(lanes: Lanes) -> None:
     await ready(lanes)
     await lanes.submit(job("a"))
@@ -291,70 +167,6 @@ async def test_what_waits_and_what_was_seen_is_told(lanes: Lanes) -> None:
         *(lanes.keys.jobs(lane) for lane in ("thinking", "fast", "normal", "slow", "background")),
         lanes.keys.bell,
     }
-
-
-async def test_an_idle_worker_wakes_at_a_submit(lanes: Lanes) -> None:
-    await lanes.create_inbox(INBOX)
-    pulled = await pull(lanes)
-    assert not await lanes.idle(pulled.seen, 0.05)
-    async with asyncio.TaskGroup() as group:
-        waiting = group.create_task(lanes.idle(pulled.seen, 20))
-        await asyncio.sleep(0)
-        await lanes.submit(job("a"))
-        async with asyncio.timeout(2):
-            assert await waiting
-
-
-async def test_a_submit_between_pull_and_waiting_is_not_missed(lanes: Lanes) -> None:
-    pulled = await pull(lanes)
-    await lanes.submit(job("a"))
-    async with asyncio.timeout(2):
-        assert await lanes.idle(pulled.seen, 20)
-
-
-async def test_the_bell_wakes_too(lanes: Lanes) -> None:
-    pulled = await pull(lanes)
-    async with asyncio.TaskGroup() as group:
-        waiting = group.create_task(lanes.idle(pulled.seen, 20))
-        await asyncio.sleep(0)
-        await lanes.ring_bell()
-        async with asyncio.timeout(2):
-            assert await waiting
-
-
-async def test_counts_for_the_window_and_the_metrics(lanes: Lanes) -> None:
-    clock = await ready(lanes)
-    assert (await lanes.peek(["m"])).waiting == 0
-    await lanes.submit(job("back", lane="background", model="n"))
-    arrived = clock.now
-    clock.forward(3)
-    await lanes.submit(job("a", lane="slow"))
-    await lanes.submit(job("b"))
-    clock.forward(1)
-    peeked = await lanes.peek(["m", "n"])
-    assert (peeked.waiting, peeked.oldest_arr_us, peeked.now_us) == (3, arrived, clock.now)
-    assert (await lanes.peek(["m"])).oldest_arr_us == arrived + 3_000_000
-    depths = await lanes.depths()
-    assert {lane: depth.waiting for lane, depth in depths.items()} == {
-        "thinking": 0,
-        "fast": 1,
-        "normal": 0,
-        "slow": 1,
-        "background": 1,
-    }
-    assert depths["background"].oldest_wait_us == 4_000_000
-
-
-async def test_the_place_in_the_queue(lanes: Lanes) -> None:
-    await ready(lanes)
-    for i, lane in enumerate(("slow", "fast", "background")):
-        await lanes.submit(job(lane, lane=lane, offset_us=10 - i))
-    assert (await lanes.place("slow")).ahead == 1
-    place = await lanes.place("fast")
-    assert (place.state, place.ahead, place.lane, place.backend) == ("waiting", 0, "fast", "")
-    assert (await lanes.place("none")).state == "gone"
-    await pull(lanes)
-    assert (await lanes.place("fast")).backend == "b"
 
 
 async def test_taken_back_it_keeps_its_place(lanes: Lanes) -> None:

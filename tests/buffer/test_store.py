@@ -16,7 +16,7 @@ from buffer.replies import ReplyWriter
 from buffer.scripting import SCRIPTS, script
 from buffer.store import Store, StoreUnavailable, open_store
 from tests.buffer.jobs import INBOX, ids, job, pull, words
-from tests.buffer.test_replies import answer, beside, until
+from tests.buffer.running import answer, beside, until
 from tests.rig.redis_server import RedisServer, run_redis
 
 
