@@ -73,7 +73,6 @@ class Health:
             breaker_open=engine.breaker.state(engine.clock()) == "open",
             models=engine.models,
             aliases=engine.spec.models,
-            aliases=engine.spec.models,
             slots=(found.slots if found else None) or 0,
             limit=engine.told_limit,
             kv_tokens=engine.spec.kv_tokens or (found.kv_tokens if found else None) or 0,
