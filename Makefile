@@ -6,7 +6,8 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 VENV := .venv
 BIN := $(VENV)/bin
 TESTS ?= tests
-PYTEST_FLAGS ?=
+# Two at a time: most tests wait for something, and two cores is what CI has.
+PYTEST_FLAGS ?= -n 2
 
 .DEFAULT_GOAL := help
 .PHONY: help up test test-all check format docs clean
