@@ -6,11 +6,15 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 VENV := .venv
 BIN := $(VENV)/bin
 TESTS ?= tests
+# Open WebUI (2.9 GB) and what drives a browser before it; only for `make test-openwebui`.
+OPENWEBUI := .venv-openwebui
+OPENWEBUI_VENV ?= $(CURDIR)/$(OPENWEBUI)
+OPENWEBUI_NODE ?= $(CURDIR)/$(OPENWEBUI)/node
 # Two at a time: most tests wait for something, and two cores is what CI has.
 PYTEST_FLAGS ?= -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-all check format docs clean
+.PHONY: help up test test-all test-openwebui check format docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -37,6 +41,17 @@ test: $(VENV)/.installed-test ## the test suite, but for what needs programs fro
 
 test-all: $(VENV)/.installed-test ## the whole test suite
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) $(TESTS)
+
+$(OPENWEBUI)/.installed: | $(BIN)/python
+	@echo "Installing Open WebUI into $(OPENWEBUI): 2.9 GB, several minutes, once."
+	@$(PYTHON) -m venv $(OPENWEBUI)
+	@$(OPENWEBUI)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	@$(OPENWEBUI)/bin/python -m pip install --quiet --disable-pip-version-check open-webui==0.12.4
+	@npm install --silent --no-audit --no-fund --prefix $(OPENWEBUI)/node playwright-core
+	@touch $@
+
+test-openwebui: $(VENV)/.installed-test $(OPENWEBUI)/.installed ## the real Open WebUI in a real browser; needs chromium and npm
+	OPENWEBUI_VENV=$(OPENWEBUI_VENV) OPENWEBUI_NODE=$(OPENWEBUI_NODE) $(BIN)/python -m pytest tests/openwebui
 
 check: $(VENV)/.installed-test ## style, types, and the arrows between the parts
 	$(BIN)/ruff check .
