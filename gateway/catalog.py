@@ -17,6 +17,9 @@ _FRESH_S = 1.0
 _READ_S = 2.0
 """A list is worth more than its last second: a store slower than this gets no say in it."""
 _LOOK_AGAIN_S = 0.1
+_EMPTIED_S = 6.0
+"""Workers tell of their back ends every 5 s: if all at once nobody tells of anything, the store was emptied, or away for
+so long that all it knew ran out."""
 STORE_AWAY = Failure("The queue cannot be reached at the moment.", 503, "store_unavailable", retry_after_s=1)
 
 
@@ -33,6 +36,8 @@ class Catalog:
         self._reading = asyncio.Lock()
         self._read_at = float("-inf")
         self._models: Models | None = None
+        self._last_known: Models | None = None
+        """The newest that was not empty."""
 
     async def read(self, fresh_s: float = _FRESH_S) -> Models:
         """All models, read anew if what is known is older than ``fresh_s``.
@@ -46,17 +51,28 @@ class Catalog:
                 return self._models
             try:
                 async with asyncio.timeout(_READ_S):
-                    self._models = await self._ask()
+                    found = await self._ask()
             except (StoreUnavailable, TimeoutError) as error:
                 if self._models is None:
                     raise StoreUnavailable("back ends are not known yet") from error
+                found = self._models
             self._read_at = time.monotonic()
+            if found.states or found.workers:
+                self._last_known = found
+            elif self._models is not None and (self._models.states or self._models.workers):
+                self._cold_until = self._read_at + _EMPTIED_S
+            self._models = found
             return self._models
 
     async def list(self) -> Models:
-        """For the lists of models: as ``read``, but while the system starts it waits for the first back end."""
+        """For the lists of models: as ``read``, but while the system starts it waits for the first back end.
+
+        Where the store was emptied, what was known before.
+        """
         models = await self.read()
         while self._is_cold(models):
+            if self._last_known is not None and not models.states:
+                return self._last_known
             await asyncio.sleep(_LOOK_AGAIN_S)
             models = await self.read(_LOOK_AGAIN_S)
         return models

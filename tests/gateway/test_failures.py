@@ -197,6 +197,18 @@ async def test_a_gateway_that_just_started_waits_for_its_first_worker() -> None:
         assert (await sent).json()["message"]["content"] == "at last"
 
 
+async def test_a_store_that_forgot_everything_is_given_time_to_hear_it_again() -> None:
+    async with rig() as r, asyncio.TaskGroup() as group:
+        before = (await r.client.get("/api/tags")).json()
+        await r.store.redis.delete(*(left.key for left in await r.lanes.leftovers() if ":inbox:" not in left.key))
+        await asyncio.sleep(1.1)  # until what the gateway knows is no longer fresh
+        sent = group.create_task(r.client.post("/api/chat", json=ollama(stream=False)))
+        assert (await r.client.get("/api/tags")).json() == before
+        await r.hands.show()
+        await r.hands.answer("still here")
+        assert (await sent).json()["message"]["content"] == "still here"
+
+
 async def test_all_back_ends_of_a_model_down() -> None:
     async with rig(show=False) as r:
         await r.hands.show(r.hands.state(up=False))
