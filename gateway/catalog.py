@@ -18,8 +18,8 @@ _READ_S = 2.0
 """A list is worth more than its last second: a store slower than this gets no say in it."""
 _LOOK_AGAIN_S = 0.1
 _EMPTIED_S = 6.0
-"""Workers tell of their back ends every 5 s: if all at once nobody tells of anything, the store was emptied, or away for
-so long that all it knew ran out."""
+"""Workers tell of their back ends every 5 s: if all at once nobody tells of anything, the store was emptied, or away
+for so long that all it knew ran out."""
 STORE_AWAY = Failure("The queue cannot be reached at the moment.", 503, "store_unavailable", retry_after_s=1)
 
 
