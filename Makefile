@@ -10,6 +10,7 @@ TESTS ?= tests
 OPENWEBUI := .venv-openwebui
 OPENWEBUI_VENV ?= $(CURDIR)/$(OPENWEBUI)
 OPENWEBUI_NODE ?= $(CURDIR)/$(OPENWEBUI)/node
+OPENWEBUI_READY := $(if $(filter file,$(origin OPENWEBUI_VENV)),$(OPENWEBUI)/.installed)
 # Two at a time: most tests wait for something, and two cores is what CI has.
 PYTEST_FLAGS ?= -n 2
 
@@ -17,7 +18,7 @@ PYTEST_FLAGS ?= -n 2
 .PHONY: help up test test-all test-openwebui check format docs clean
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Doublebuffer needs Python 3.11 or newer, and found none as python3." >&2; exit 2; }
@@ -50,7 +51,7 @@ $(OPENWEBUI)/.installed: | $(BIN)/python
 	@npm install --silent --no-audit --no-fund --prefix $(OPENWEBUI)/node playwright-core
 	@touch $@
 
-test-openwebui: $(VENV)/.installed-test $(OPENWEBUI)/.installed ## the real Open WebUI in a real browser; needs chromium and npm
+test-openwebui: $(VENV)/.installed-test $(OPENWEBUI_READY) ## the real Open WebUI in a real browser; needs chromium and npm
 	OPENWEBUI_VENV=$(OPENWEBUI_VENV) OPENWEBUI_NODE=$(OPENWEBUI_NODE) $(BIN)/python -m pytest tests/openwebui
 
 check: $(VENV)/.installed-test ## style, types, and the arrows between the parts

@@ -24,6 +24,10 @@ class BackendSpec(Struct, omit_defaults=True, kw_only=True, forbid_unknown_field
     pool: str = "default"
     fallback_for: list[str] = []
 
+    def __repr__(self) -> str:
+        """Without the key, so that no log or traceback can hold it."""
+        return f"BackendSpec(name={self.name!r}, kind={self.kind!r}, url={self.url!r})"
+
 
 class ModelInfo(Struct, omit_defaults=True):
     """A model as its back end describes it. Sizes in bytes, lengths in tokens; 0 or empty: not told."""

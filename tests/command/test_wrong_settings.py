@@ -131,6 +131,7 @@ def test_settings_shown_hold_no_secret() -> None:
     )
     assert "topsecret" not in repr(settings)
     assert "topsecret" not in str(settings.api_keys)
+    assert "topsecret" not in str(settings.backends)
 
 
 @pytest.mark.parametrize(
