@@ -14,6 +14,7 @@ import msgspec
 from backends.base import BackendError
 from buffer.job import Chat, End, Event, Failure, Origin, Usage, decode_chat
 from buffer.records import Granted
+from buffer.store import StoreUnavailable
 from worker.engine import Engine
 from worker.hand import Hand, StoppedError
 from worker.pool import Pool
@@ -60,6 +61,15 @@ class Dispatch:
         finally:
             self._put_away(hand)
         self._tell(hand, outcome)
+        if self._pool.stopping or not hand.engine.able:
+            await self._ring()
+
+    async def _ring(self) -> None:
+        """A place became free that this worker will not fill: let the others know."""
+        try:
+            await self._pool.lanes.ring_bell()
+        except StoreUnavailable:
+            self._pool.away()
 
     async def _attach(self, hand: Hand) -> None:
         """A job that was given back here can be pulled here again before the word that it was given back is read."""
@@ -130,6 +140,7 @@ class Dispatch:
             case "cancel":
                 return await self._end(hand, CANCELLED)
             case "drain" if not hand.events:
+                hand.closing = True
                 await self._pool.replies.release(hand.job.id, why="drain")
                 return "handed back"
             case "drain":
@@ -167,6 +178,7 @@ class Dispatch:
                     await asyncio.sleep(min(RETRY_MOST_S, RETRY_FIRST_S * 2.0**job.fails))
             except StoppedError:
                 return await self._stopped(hand)
+        hand.closing = True
         outcome = await pool.replies.release(job.id, why="error", max_attempts=most, failure=end)
         if outcome == "ended":
             pool.telemetry.dead_letters.inc()
@@ -174,6 +186,7 @@ class Dispatch:
         return "again" if outcome == "waiting" else outcome
 
     async def _end(self, hand: Hand, end: End, *, dead: str = "") -> str:
+        hand.closing = True
         outcome = await self._pool.replies.finish(hand.job.id, end, real_tokens=hand.tokens, dead=dead)
         return end.kind if outcome in ("ok", "done") else outcome
 

@@ -105,10 +105,14 @@ class Engine:
         self._left_until_at = {queue: at for queue, at in self._left_until_at.items() if at > now_at}
         return [queue for queue in self._upstream if queue not in self._left_until_at]
 
+    @property
+    def able(self) -> bool:
+        """Whether jobs could go here, now or when a place is free."""
+        return self.up and not self.doubt.is_set() and self.breaker.places(self.clock()) != 0
+
     def takes(self, queue: str) -> bool:
-        """Whether a job of this queue could go here, now or when a place is free."""
-        able = self.up and not self.doubt.is_set() and self.breaker.places(self.clock()) != 0
-        return able and queue in self._upstream
+        """Whether a job of this queue could."""
+        return self.able and queue in self._upstream
 
     def leave(self, queue: str) -> None:
         """A job of this queue failed here and another back end could take it: let it, rather than take it again at

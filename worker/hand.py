@@ -26,6 +26,7 @@ class Hand:
         "_task",
         "away",
         "before",
+        "closing",
         "engine",
         "events",
         "first_at",
@@ -49,6 +50,8 @@ class Hand:
         """Names this attempt: the next one at the same job may begin here before this one is put away."""
         self.started_at = engine.clock()
         self.first_at: float | None = None
+        self.closing = False
+        """It is being settled or given back: what becomes of it is known from the answer to that."""
         self.prefilled = False
         """The store knows that the first piece has come."""
         self.away = asyncio.Event()

@@ -33,7 +33,7 @@ class Leases:
             pool.replies.readdress(hand.job.id, result.inbox)
             if result.status == "cancel":
                 hand.stop("cancel")
-            elif result.status != "ok":
+            elif result.status != "ok" and not hand.closing:
                 log.warning("job %s is no longer ours (%s)", hand.job.id, result.status)
                 hand.stop("lost")
         for engine in pool.engines:

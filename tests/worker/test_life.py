@@ -56,6 +56,29 @@ async def test_stopping_lets_what_runs_finish_and_takes_nothing_new(store: Store
         assert len(engine.requests) == 1
 
 
+async def test_a_place_that_a_stopping_worker_leaves_is_filled_by_another(store: Store, door: Gate) -> None:
+    free = asyncio.Event()
+    async with Scripted("openai", script=lambda _: iter([Wait(free), *answer("openai", "x")])) as engine:
+        one = spec(engine, max_in_flight=1)
+        async with working(store, one) as first:
+            running = await door.ask()
+            await engine.received(1)
+            async with working(store, one) as second:
+                queued = await door.ask()
+                async with asyncio.timeout(5):
+                    while not second.workers[0].pools[0].engines[0].short:
+                        await asyncio.sleep(0.005)
+                first.stop.set()
+                async with asyncio.timeout(5):
+                    while not first.workers[0].pools[0].stopping:
+                        await asyncio.sleep(0.005)
+                began = now()
+                free.set()
+                assert (await queued.end()).kind == "done"
+                assert now() - began < 1.0
+                assert (await running.end()).kind == "done"
+
+
 async def test_after_the_drain_time_jobs_are_handed_back_or_ended(store: Store, door: Gate) -> None:
     config = settings(drain_seconds=0.1)
     async with Scripted("openai", script=lambda _: [HOLD]) as engine:
@@ -107,6 +130,22 @@ async def test_an_idle_worker_asks_for_nothing(store: Store, door: Gate, monkeyp
         began = now()
         assert (await (await door.ask()).end()).kind == "done"
         assert now() - began < 0.5, "the first job after the quiet is as fast as any"
+
+
+async def test_a_renewal_beside_an_end_is_no_trouble(
+    store: Store, door: Gate, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Jobs end between the moment in which a renewal is made up and its answer: no warning, and no job is stopped."""
+    async with Scripted("openai") as engine, working(store, spec(engine, max_in_flight=32)) as crew:
+        pool = crew.workers[0].pools[0]
+        for _ in range(5):
+            asks = [await door.ask(f"marker:m{k}", lane="fast") for k in range(20)]
+            ended = asyncio.gather(*(ask.end() for ask in asks))
+            while not ended.done():
+                pool.renew_now.set()
+                await asyncio.sleep(0)
+            assert {end.kind for end in await ended} == {"done"}
+    assert [record for record in caplog.records if record.levelname != "INFO"] == []
 
 
 async def test_the_store_goes_away_and_comes_back_empty() -> None:
