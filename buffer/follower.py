@@ -26,6 +26,8 @@ class Follower:
         self.det = det
         self.started: str | None = None
         """Back end of the attempt that is followed; None before the first."""
+        self.started_at: float | None = None
+        """When word of the first attempt came, in seconds of the loop's clock."""
         self.fence = fence
         self.n = 0
         """Number of the last event that came under ``fence``."""
@@ -106,7 +108,12 @@ class Follower:
         elif part.kind == "again" and part.n > self.n:
             self._miss(part.fence, part.n)
         elif part.kind == "start":
-            self.started = part.data.partition(" ")[2]
+            self._starts(part.data.partition(" ")[2])
+
+    def _starts(self, backend: str) -> None:
+        self.started = backend
+        if self.started_at is None:
+            self.started_at = asyncio.get_running_loop().time()
 
     def _take_events(self, part: Part) -> None:
         last = part.n + len(part.events) - 1
@@ -130,7 +137,8 @@ class Follower:
         elif part.kind == "start" and (base == fingerprint(self.text()) or (not base and not self.given)):
             if not base:
                 self._reset()
-            self.fence, self.n, self.started = part.fence, 0, backend
+            self.fence, self.n = part.fence, 0
+            self._starts(backend)
             self._moved()
         else:
             self._miss(part.fence, part.n + max(len(part.events) - 1, 0))

@@ -24,6 +24,10 @@ class Source(Protocol):
     def started(self) -> str | None:
         """The back end that is at it."""
 
+    @property
+    def started_at(self) -> float | None:
+        """When it began to be, in seconds of the loop's clock."""
+
     async def next(self) -> list[Event] | End:
         """The events that came since, or the end. May be cancelled without loss."""
 
@@ -55,6 +59,8 @@ class Delivery:
     arrived_at: float
     """``time.perf_counter()`` when the request came."""
     telemetry: Telemetry
+    submitted_at: float
+    """In seconds of the loop's clock."""
     on_first: Callable[[], None]
     """Called once, when the first events are here."""
     usage: Usage | None = None
@@ -90,7 +96,7 @@ class Delivery:
                 await self._fail(end.failure)
                 return end, False
             await self._open_stream()
-        last_words = writer.end(end, time.time(), queued_s=0.0)
+        last_words = writer.end(end, time.time(), queued_s=self.queued_s or 0.0)
         breaks = self.form.breaks_off(last_words)
         if breaks and end.failure is None:
             # What came cannot be said in this dialect, and only all of it together showed that.
@@ -104,10 +110,16 @@ class Delivery:
             self._count(item)
             writer.feed(item, time.time())
         end = End(item.kind, failure_of(item))
-        status, body = writer.end(end, time.time(), queued_s=0.0)
+        status, body = writer.end(end, time.time(), queued_s=self.queued_s or 0.0)
         more = headers(end.failure) if end.failure is not None and status != 200 else ()
         await answer(self.send, status, JSON, body, [*self._all_headers(), *more])
         return end if status != 200 else End("done")
+
+    @property
+    def queued_s(self) -> float | None:
+        """How long the job waited for a back end to take it; None: none has."""
+        at = self.source.started_at
+        return None if at is None else max(0.0, at - self.submitted_at)
 
     def _piece(self, data: bytes) -> Awaitable[None]:
         return self.send({"type": "http.response.body", "body": data, "more_body": True})

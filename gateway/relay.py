@@ -49,6 +49,7 @@ class Relay:
     async def _follow(
         self, order: Order, form: Form, call: Call, receive: Receive, send: Send, *, arrived_at: float
     ) -> tuple[Outcome, bool]:
+        submitted_at = asyncio.get_running_loop().time()
         follower = await self._submit(order)
         job = order.job
         delivery = Delivery(
@@ -59,6 +60,7 @@ class Relay:
             lane=job.lane,
             arrived_at=arrived_at,
             telemetry=self._telemetry,
+            submitted_at=submitted_at,
             on_first=lambda: self._intake.started(order),
         )
         end: End | None = None
@@ -78,6 +80,8 @@ class Relay:
             pass
         finally:
             follower.close()
+            if delivery.queued_s is not None:
+                self._telemetry.queue_wait[job.lane].observe(delivery.queued_s)
         if end is None:
             return "cancelled", False
         self._intake.ended(order, delivery.usage)

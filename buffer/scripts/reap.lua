@@ -35,7 +35,7 @@ for _, id in ipairs(ids) do
     -- Its gateway did not answer: it is gone, and its client with it.
     if j.det then
       out(j)
-      call('HSET', j.key, 'prefix', '@reply')
+      call('HSET', j.key, 'prefix', '@reply', 'base', '@reply')
       enter(j)
     else
       erase(j)
