@@ -15,19 +15,14 @@ class Backoff:
         self._most_s = most_s
         self._tries = 0
 
-    def worked(self) -> bool:
-        """Starts anew. True: it had not worked before."""
-        again, self._tries = self._tries > 0, 0
-        return again
-
-    def next_s(self) -> float:
-        """Seconds of the next pause."""
-        pause_s = min(self._most_s, self._first_s * 2.0 ** min(self._tries, 16))
-        self._tries += 1
-        return pause_s * random.uniform(0.5, 1.0)
+    def worked(self) -> None:
+        """Starts anew."""
+        self._tries = 0
 
     async def pause(self) -> None:
-        await asyncio.sleep(self.next_s())
+        pause_s = min(self._most_s, self._first_s * 2.0 ** min(self._tries, 16))
+        self._tries += 1
+        await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
 
 
 async def wait_for(event: asyncio.Event, timeout_s: float | None) -> bool:

@@ -57,6 +57,7 @@ class Dispatch:
         except Exception as error:  # noqa: BLE001 - the border of a job: a defect of ours ends this job, not the worker
             where = traceback.extract_tb(error.__traceback__)[-1]
             log.error("job %s: %s at %s:%s", hand.job.id, type(error).__name__, where.filename, where.lineno)
+            hand.engine.breaker.undecided()
             outcome = await self._end(hand, DEFECT)
         finally:
             self._put_away(hand)
@@ -90,6 +91,7 @@ class Dispatch:
     async def _attempt(self, hand: Hand, body: bytes | None) -> str:
         job = hand.job
         if job.prefix:
+            hand.engine.breaker.undecided()
             return await self._end(hand, NO_RESUME)
         try:
             chat = decode_chat(body or b"")

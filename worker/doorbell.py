@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-
 from buffer.job import LANES
 from buffer.store import StoreUnavailable
 from worker.backoff import Backoff
 from worker.pool import Pool
-
-log = logging.getLogger("doublebuffer.worker")
 
 BLOCK_S = 30.0
 AT_ONCE = 1000

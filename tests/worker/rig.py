@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from backends.make import make
@@ -35,7 +35,6 @@ class Ask:
     id: str
     follower: Any
     text: str = ""
-    started: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def end(self, within_s: float = 15.0) -> End:
         """Reads on to the end; what came before it is in ``text``."""
@@ -58,8 +57,8 @@ class Ask:
 class Gate:
     """Submits jobs and follows their replies, as a gateway does."""
 
-    def __init__(self, store: Store) -> None:
-        self.lanes = Lanes(store)
+    def __init__(self, store: Store, pool: str = "default") -> None:
+        self.lanes = Lanes(store, pool)
         self.inbox = Inbox(self.lanes, f"gate{next(_names)}")
 
     async def ask(
@@ -91,9 +90,9 @@ class Gate:
 
 
 @asynccontextmanager
-async def gate(store: Store) -> AsyncIterator[Gate]:
+async def gate(store: Store, pool: str = "default") -> AsyncIterator[Gate]:
     """A gateway whose inbox is read."""
-    it = Gate(store)
+    it = Gate(store, pool)
     async with asyncio.TaskGroup() as group:
         await it.inbox.create()
         reading = group.create_task(it.inbox.run())

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 
 import pytest
 
+from buffer.gauges import read_gauges
 from buffer.store import Store, open_store
 from tests.rig.connection import Recorded
 from tests.rig.redis_server import RedisServer
-from tests.rig.script import Piece, Sleep, Wait, answer
+from tests.rig.script import Piece, Sleep, Status, Wait, answer
 from tests.rig.scripted import Scripted
-from tests.worker.rig import Gate, markers, now, quiet, settings, spec, working
+from tests.worker.rig import Gate, gate, markers, now, quiet, settings, spec, working
 
 
 async def beside(store: Store, real_redis: RedisServer, count: int, stack: AsyncExitStack) -> list[Store]:
@@ -142,3 +144,55 @@ async def test_ollama_gets_one_more_where_its_streams_overlap(store: Store, door
         asks = [await door.ask(f"marker:m{k}", lane="fast", model="m-oll") for k in range(24)]
         await asyncio.gather(*(ask.end() for ask in asks))
         assert limit.told_limit == engine.most_running == 4
+
+
+async def test_jobs_of_the_loaded_model_go_first_where_models_are_swapped(store: Store, door: Gate) -> None:
+    free = asyncio.Event()
+    script = lambda _: iter([Wait(free), *answer("ollama", "x")])  # noqa: E731
+    async with (
+        Scripted("ollama", models=["a:1b", "b:1b"], script=script) as engine,
+        working(store, spec(engine, max_in_flight=1)),
+    ):
+        asks = [await door.ask("marker:a0", model="a:1b")]
+        await engine.received(1)
+        asks += [await door.ask(f"marker:{name}", model=f"{name[0]}:1b") for name in ("b1", "b2", "a3", "a4")]
+        free.set()
+        assert {end.kind for end in await asyncio.gather(*(ask.end() for ask in asks))} == {"done"}
+        assert markers(engine) == ["a0", "a3", "a4", "b1", "b2"]
+
+
+async def test_pools_share_nothing(store: Store, door: Gate) -> None:
+    async with (
+        Scripted("openai", models=["m"]) as one,
+        Scripted("openai", models=["m"]) as two,
+        working(store, spec(one), spec(two, pool="other")),
+        gate(store, "other") as other,
+    ):
+        assert (await (await door.ask("marker:here", model="m")).end()).kind == "done"
+        assert (await (await other.ask("marker:there", model="m")).end()).kind == "done"
+        assert (markers(one), markers(two)) == (["here"], ["there"])
+
+
+async def test_what_the_metrics_show(store: Store, door: Gate) -> None:
+    async with Scripted("openai") as engine, working(store, spec(engine, name="e")) as crew:
+        engine.once = [[Status(500, {"error": {"message": "no"}})], [Status(400, {"error": {"message": "no"}})]]
+        assert (await (await door.ask(lane="fast")).end()).kind == "failed"
+        assert (await (await door.ask(lane="thinking")).end()).kind == "done"
+        gauges = await read_gauges([door.lanes])
+        text = crew.workers[0].pools[0].telemetry.exposition(gauges).decode()
+    for line in (
+        'doublebuffer_attempts_total{backend="e",result="failed"} 1.0',
+        'doublebuffer_attempts_total{backend="e",result="refused"} 1.0',
+        'doublebuffer_attempts_total{backend="e",result="ok"} 1.0',
+        'doublebuffer_queue_wait_seconds_count{lane="fast"} 1.0',
+        'doublebuffer_queue_wait_seconds_count{lane="thinking"} 1.0',
+        "doublebuffer_batch_size_count 3.0",
+        "doublebuffer_batch_window_seconds_sum 0.0",
+        'doublebuffer_in_flight{backend="e"} 0.0',
+        'doublebuffer_in_flight_limit{backend="e"} 8.0',
+        'doublebuffer_backend_up{backend="e"} 1.0',
+        'doublebuffer_breaker_open{backend="e"} 0.0',
+        "doublebuffer_workers 1.0",
+    ):
+        assert line in text.splitlines()
+    assert await read_gauges([door.lanes]) == replace(gauges, workers=0), "a worker that stops says so"
