@@ -37,7 +37,7 @@ class Catalog:
         self._read_at = float("-inf")
         self._models: Models | None = None
         self._last_known: Models | None = None
-        """The newest that was not empty."""
+        """The newest in which there were back ends."""
 
     async def read(self, fresh_s: float = _FRESH_S) -> Models:
         """All models, read anew if what is known is older than ``fresh_s``.
@@ -57,9 +57,9 @@ class Catalog:
                     raise StoreUnavailable("back ends are not known yet") from error
                 found = self._models
             self._read_at = time.monotonic()
-            if found.states or found.workers:
+            if found.states:
                 self._last_known = found
-            elif self._models is not None and (self._models.states or self._models.workers):
+            elif not found.workers and self._models is not None and (self._models.states or self._models.workers):
                 self._cold_until = self._read_at + _EMPTIED_S
             self._models = found
             return self._models

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from buffer.backend import ModelInfo
-from buffer.load import BackendState
+from buffer.load import BackendState, WorkerPresence, publish_worker
 from gateway.delivery import Timing
 from gateway.models import Models, merge
 from tests.gateway.rig import MODEL, PLAIN, rig
@@ -124,3 +124,13 @@ async def test_lists_are_quick_when_there_is_nothing() -> None:
         assert (await r.client.get("/api/tags")).json() == {"models": []}
         assert (await r.client.get("/v1/models")).json() == {"object": "list", "data": []}
         assert (await r.client.get("/api/ps")).json() == {"models": []}
+
+
+async def test_lists_wait_for_back_ends_while_all_is_only_starting() -> None:
+    async with rig(show=False) as r, asyncio.TaskGroup() as group:
+        keys = r.lanes.keys
+        await publish_worker(r.store, keys, WorkerPresence(id="early", started_at=0.0), 60)
+        asked = group.create_task(r.client.get("/api/tags"))
+        await asyncio.sleep(0.2)
+        await r.hands.show()
+        assert len((await asked).json()["models"]) == 2
