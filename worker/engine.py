@@ -68,13 +68,15 @@ class Engine:
         """A look was answered. True: it was down before. An idle drain is woken only by what changes something for
         it."""
         news = self.probe is None
-        before = (news or self.doubt.is_set(), self._bounds() if self.probe else None, list(self._upstream))
+        again = news or self.doubt.is_set()
+        before, queues = self._bounds(), list(self._upstream)
         self.probe, self.error, self.models = found, "", found.models
         self._loaded = set(found.loaded)
         self.doubt.clear()
         self._learn([model.id for model in found.models])
         self.flow.looked(slots=found.slots, waiting=found.waiting, running=found.running)
-        if before != (False, self._bounds(), list(self._upstream)):
+        now = self._bounds()
+        if again or now.slots > before.slots or now.kv > before.kv or list(self._upstream) != queues:
             self.wake.set()
         return news
 
