@@ -33,7 +33,8 @@ MODELS: dict[Kind, str] = {"ollama": "qwen3:0.6b", "vllm": "Qwen/Qwen3-8B", "lla
 class House:
     """The whole of it, with one back end of each kind."""
 
-    def __init__(self, url: str, port: int, store: Store, engines: dict[Kind, Scripted]) -> None:
+    def __init__(self, url: str, port: int, store: Store, engines: dict[Kind, Scripted], telemetry: Telemetry) -> None:
+        self.telemetry = telemetry
         self.url = url
         self.port = port
         self.lanes = Lanes(store)
@@ -71,7 +72,7 @@ async def house(*kinds: Kind, aliases: dict[str, str] | None = None, **settings:
         group.create_task(Worker(made, store, telemetry=telemetry).run(stop))
         stack.callback(stop.set)
         port = await stack.enter_async_context(served(create_app(made, store, telemetry=telemetry)))
-        yield House(f"http://127.0.0.1:{port}", port, store, engines)
+        yield House(f"http://127.0.0.1:{port}", port, store, engines, telemetry)
 
 
 @pytest.fixture(autouse=True)
@@ -179,6 +180,8 @@ async def test_an_alias_that_the_operator_gave() -> None:
         assert got["model"] == "GPT-4o"
         assert got["choices"][0]["message"]["content"] == expected("words:2")
         assert h.engines["vllm"].requests[-1].json()["model"] == MODELS["vllm"]
+        # Gateway and worker count into one telemetry here, and each wait once.
+        assert b'doublebuffer_queue_wait_seconds_count{lane="fast"} 1.0' in h.telemetry.exposition(None)
         listed = (await client.get("/v1/models")).json()["data"]
         assert {entry["id"] for entry in listed} == {"gpt-4o", MODELS["vllm"]}
         await h.quiet()
