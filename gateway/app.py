@@ -46,7 +46,6 @@ def create_app(
     ``telemetry``: shared with a worker in the same process. Its lifespan has to be run: it is what reads the answers.
     """
     install_log_filter()
-    shared = telemetry is not None
     telemetry = telemetry or Telemetry()
     timing = timing or Timing()
     pools = open_pools(store, sorted({spec.pool for spec in settings.backends}) or ["default"])
@@ -58,7 +57,7 @@ def create_app(
         pools=pools,
         catalog=Catalog(store, pools, expected={spec.name for spec in settings.backends}, cold_s=timing.cold_s),
         intake=intake,
-        relay=Relay(settings, intake, telemetry, timing, counts_waits=not shared),
+        relay=Relay(settings, intake, telemetry, timing),
         ended=asyncio.Event(),
     )
 

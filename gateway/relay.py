@@ -24,16 +24,12 @@ from gateway.titles import Titles
 class Relay:
     """Carries the answers of all jobs of this gateway."""
 
-    def __init__(
-        self, settings: Settings, intake: Intake, telemetry: Telemetry, timing: Timing, *, counts_waits: bool
-    ) -> None:
-        """``counts_waits``: False where a worker counts into the same ``telemetry``, which tells of each wait too."""
+    def __init__(self, settings: Settings, intake: Intake, telemetry: Telemetry, timing: Timing) -> None:
         self._intake = intake
         self._telemetry = telemetry
         self._queue_limit = settings.queue_limit
         self._queue_timeout_s = settings.queue_timeout_seconds
         self._timing = timing
-        self._counts_waits = counts_waits
         self._titles = Titles(timing.title_least_s, timing.title_most_s)
 
     async def run(
@@ -84,7 +80,7 @@ class Relay:
             pass
         finally:
             follower.close()
-            if self._counts_waits and delivery.queued_s is not None:
+            if delivery.queued_s is not None:
                 self._telemetry.queue_wait[job.lane].observe(delivery.queued_s)
         if end is None:
             return "cancelled", False

@@ -45,8 +45,6 @@ class Dispatch:
         """Starts them all in this turn of the loop, so that the engine takes them in together."""
         self._pool.telemetry.batch_size.observe(len(jobs))
         for job, body in zip(jobs, bodies, strict=True):
-            if job.fails == 0 and job.taken == 0:
-                self._pool.telemetry.queue_wait[job.lane].observe(job.waited_us / 1e6)
             self._tasks.create_task(self._job(self._pool.hands[job.id], body), name=f"job {job.id}")
 
     async def _job(self, hand: Hand, body: bytes | None) -> None:

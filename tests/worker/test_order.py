@@ -184,8 +184,6 @@ async def test_what_the_metrics_show(store: Store, door: Gate) -> None:
         'doublebuffer_attempts_total{backend="e",result="failed"} 1.0',
         'doublebuffer_attempts_total{backend="e",result="refused"} 1.0',
         'doublebuffer_attempts_total{backend="e",result="ok"} 1.0',
-        'doublebuffer_queue_wait_seconds_count{lane="fast"} 1.0',
-        'doublebuffer_queue_wait_seconds_count{lane="thinking"} 1.0',
         "doublebuffer_batch_size_count 3.0",
         "doublebuffer_batch_window_seconds_sum 0.0",
         'doublebuffer_in_flight{backend="e"} 0.0',

@@ -1,0 +1,148 @@
+"""A whole installation as real processes: a Redis of its own, a gateway, workers, and engines behind them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import redis.asyncio
+
+from tests.rig.engine import Engine
+from tests.rig.processes import Process, run_command
+from tests.rig.redis_server import RedisServer, run_redis
+from tests.rig.scripted import Scripted
+
+FIXED_PREFIXES = ("jobs:", "wait:", "turn:", "due:", "load:")
+FIXED_NAMES = {"lease", "backends", "bell", "dead", "models"}
+"""Keys that may be without a lifetime: their names are a fixed set, and they empty themselves."""
+
+
+@dataclass
+class Site:
+    gateway: Process
+    workers: list[Process]
+    redis: RedisServer
+    engines: dict[str, Scripted]
+
+    @property
+    def url(self) -> str:
+        return self.gateway.url
+
+    async def leftovers(self, *, within_s: float = 10.0) -> list[str]:
+        """What is left of jobs that have all ended: waits until nothing is, or tells what there still is."""
+        client = redis.asyncio.Redis(port=self.redis.port)
+        try:
+            async with asyncio.timeout(within_s):
+                while left := await _left(client):
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            pass
+        finally:
+            left = await _left(client)
+            await client.aclose()
+        return left
+
+    async def metrics(self) -> dict[str, float]:
+        """The gateway's samples by name and labels."""
+        async with httpx.AsyncClient(base_url=self.url, trust_env=False) as client:
+            text = (await client.get("/metrics")).text
+        rows = (line.rpartition(" ") for line in text.splitlines() if line and not line.startswith("#"))
+        return {name: float(value) for name, _, value in rows}
+
+    def complaints(self) -> list[str]:
+        """Lines of the logs that no healthy process writes."""
+        words = ("error", "traceback", "exception", "never retrieved", "warning")
+        processes = [self.gateway, *self.workers]
+        return [line for p in processes for line in p.log.splitlines() if any(word in line.lower() for word in words)]
+
+
+async def _left(client: Any) -> list[str]:
+    """Open jobs, leases, load, and keys that will never go away."""
+    found = []
+    async for key in client.scan_iter(count=1000):
+        name = key.decode().partition("}:")[2]
+        kind = (await client.type(key)).decode()
+        fixed = name in FIXED_NAMES or name.startswith(FIXED_PREFIXES)
+        if await client.ttl(key) == -1 and not fixed:
+            found.append(f"{name} has no lifetime")
+        if name.startswith("jobs:") and await client.xlen(key):
+            found.append(f"{name} holds open jobs")
+        if name.startswith(("wait:", "turn:", "due:", "lease")) and kind == "zset":
+            found.append(f"{name} is not empty")
+        if name.startswith("load:") and await client.hlen(key):
+            found.append(f"{name} carries jobs")
+    return found
+
+
+def backend(name: str, kind: str, url: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "kind": kind, "url": url, **more}
+
+
+@contextlib.asynccontextmanager
+async def run_site(
+    backends: Sequence[Mapping[str, Any]],
+    *,
+    workers: int = 2,
+    settings: Mapping[str, str] | None = None,
+    engines: Mapping[str, Scripted] | None = None,
+) -> AsyncIterator[Site]:
+    """Gateway and workers on a Redis of their own, ready to answer."""
+    async with contextlib.AsyncExitStack() as stack:
+        server = stack.enter_context(run_redis())
+        environment = {"REDIS_URL": server.url, "DOUBLEBUFFER_BACKENDS": json.dumps(list(backends))}
+        environment |= dict(settings or {})
+        running = [
+            await stack.enter_async_context(run_command("worker", environment=environment)) for _ in range(workers)
+        ]
+        gateway = await stack.enter_async_context(run_command("gateway", "--port", "0", environment=environment))
+        await gateway.is_healthy("/health/ready")
+        site = Site(gateway, running, server, dict(engines or {}))
+        await _lists(site.url, {spec["name"] for spec in backends})
+        yield site
+
+
+async def _lists(url: str, names: Iterable[str]) -> None:
+    """Waits until every back end has been seen up."""
+    wanted = {f'doublebuffer_backend_up{{backend="{name}"}} 1.0' for name in names}
+    async with httpx.AsyncClient(base_url=url, trust_env=False) as client, asyncio.timeout(20):
+        while not wanted <= set((await client.get("/metrics")).text.splitlines()):
+            await asyncio.sleep(0.05)
+
+
+KINDS = ("vllm", "llamacpp", "openai", "ollama")
+
+
+@contextlib.asynccontextmanager
+async def run_engines(
+    *, delay_s: float = 0.0, kinds: Sequence[str] = KINDS, slots: int = 8
+) -> AsyncIterator[dict[str, Scripted]]:
+    """One scripted engine of each kind, each with a model ``m-<kind>``."""
+    async with contextlib.AsyncExitStack() as stack:
+        made = {}
+        for kind in kinds:
+            engine = Scripted(
+                "ollama" if kind == "ollama" else "openai",
+                kind=kind,
+                models=[f"m-{kind}"],
+                engine=Engine(kind, delay_s=delay_s),
+                slots=slots,
+            )
+            made[kind] = await stack.enter_async_context(engine)
+        yield made
+
+
+def backends_of(engines: Mapping[str, Scripted], **more: Any) -> list[dict[str, Any]]:
+    return [backend(f"e-{kind}", kind, engine.url, **more) for kind, engine in engines.items()]
+
+
+def cpu_s(pid: int) -> float:
+    """Processor time that a process has used, in seconds."""
+    with open(f"/proc/{pid}/stat") as stat:
+        fields = stat.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
