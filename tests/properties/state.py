@@ -1,0 +1,131 @@
+"""The whole of a pool's state at one instant, read with plain commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from buffer.job import LANES
+from buffer.lanes import Lanes
+
+TEXTS = ("st", "model", "lane", "user", "inbox", "entry", "backend", "worker", "cancel")
+NUMBERS = ("fence", "arr", "due", "kv", "prefill", "long", "deadline", "read")
+FIELDS = (*TEXTS, *NUMBERS, "det")
+
+
+@dataclass(frozen=True)
+class Record:
+    id: str
+    st: str
+    fence: int
+    model: str
+    lane: str
+    user: str
+    arr: int
+    due: int
+    kv: int
+    prefill: int
+    long: int
+    inbox: str
+    entry: str
+    backend: str
+    det: bool
+    deadline: int
+    read: int
+    worker: str
+    cancel: str
+
+    @property
+    def share(self) -> tuple[int, int, int]:
+        """What it takes of a back end while it runs: kv, prefill, long."""
+        return self.kv, 0 if self.read == self.fence else self.prefill, self.long
+
+
+@dataclass
+class State:
+    jobs: dict[str, Record]
+    """Of all jobs asked for that have a record."""
+    bodies: set[str]
+    inboxes: set[str]
+    wait: dict[tuple[str, str], set[str]]
+    turn: dict[tuple[str, str], set[str]]
+    due: dict[str, set[str]]
+    lease: set[str]
+    load: dict[str, dict[str, tuple[int, int, int]]]
+    entries: dict[tuple[str, str], str]
+    """Lane, entry of ``jobs:<lane>`` → job."""
+
+
+async def ask(lanes: Lanes, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """Plain commands, outside the protocol."""
+    pipe = lanes.store.redis.pipeline(transaction=False)
+    for command in commands:
+        pipe.execute_command(*command)
+    return list(await pipe.execute())
+
+
+async def look(
+    lanes: Lanes, ids: Iterable[str], models: Sequence[str], backends: Sequence[str], *, closely: bool = False
+) -> State:
+    """``closely``: also which jobs have a body, and which inboxes are there."""
+    keys, ids = lanes.keys, list(ids)
+    queues = [(model, lane) for model in models for lane in LANES]
+    commands: list[tuple[Any, ...]] = [("HMGET", keys.job(one), *FIELDS) for one in ids]
+    commands += [("HEXISTS", keys.job(one), "body") for one in ids if closely]
+    commands += [("ZRANGE", keys.wait(*queue), 0, -1) for queue in queues]
+    commands += [("ZRANGE", keys.turn(*queue), 0, -1) for queue in queues]
+    commands += [("ZRANGE", keys.due(model), 0, -1) for model in models]
+    commands += [("HGETALL", keys.load(backend)) for backend in backends]
+    commands += [("XRANGE", keys.jobs(lane), "-", "+") for lane in LANES]
+    commands += [("ZRANGE", keys.lease, 0, -1)]
+    reply = iter(await ask(lanes, commands))
+    jobs = {one: _record(one, values) for one in ids if (values := next(reply))[0] is not None}
+    bodies = {one for one in ids if closely and next(reply)}
+    wait = {queue: _names(next(reply)) for queue in queues}
+    turn = {queue: {name[17:] for name in _names(next(reply))} for queue in queues}
+    due = {model: _names(next(reply)) for model in models}
+    load = {backend: _shares(next(reply)) for backend in backends}
+    entries = {(lane, one.decode()): fields[b"id"].decode() for lane in LANES for one, fields in next(reply)}
+    lease = _names(next(reply))
+    names = sorted({job.inbox for job in jobs.values() if job.st == "waiting" and closely})
+    there = await ask(lanes, [("EXISTS", keys.inbox(name)) for name in names]) if names else []
+    inboxes = {name for name, is_there in zip(names, there, strict=True) if is_there}
+    return State(jobs, bodies, inboxes, wait, turn, due, lease, load, entries)
+
+
+def _record(job_id: str, values: Sequence[bytes | None]) -> Record:
+    text = {name: (value or b"").decode() for name, value in zip(FIELDS, values, strict=True)}
+    numbers = {name: int(text[name] or 0) for name in NUMBERS}
+    words = {name: text[name] for name in TEXTS}
+    return Record(id=job_id, det=text["det"] == "1", **words, **numbers)
+
+
+def _names(members: Iterable[bytes]) -> set[str]:
+    return {member.decode() for member in members}
+
+
+def _shares(load: dict[bytes, bytes] | list[bytes]) -> dict[str, tuple[int, int, int]]:
+    pairs = load.items() if isinstance(load, dict) else zip(load[::2], load[1::2], strict=True)
+    shares = {}
+    for job_id, share in pairs:
+        kv, prefill, long = (int(part) for part in share.split(b","))
+        shares[job_id.decode()] = (kv, prefill, long)
+    return shares
+
+
+async def dump(lanes: Lanes) -> dict[str, Any]:
+    """Everything that the pool's keys hold, lifetimes apart."""
+    keys = sorted(await lanes.store.redis.keys(lanes.keys.base.replace("[", "\\[") + "*"))
+    kinds = await ask(lanes, [("TYPE", key) for key in keys]) if keys else []
+    reads = {
+        "hash": lambda key: ("HGETALL", key),
+        "zset": lambda key: ("ZRANGE", key, 0, -1, "WITHSCORES"),
+        "stream": lambda key: ("XRANGE", key, "-", "+"),
+        "set": lambda key: ("SMEMBERS", key),
+        "string": lambda key: ("GET", key),
+    }
+    kinds = [kind.decode() if isinstance(kind, bytes) else kind for kind in kinds]
+    there = [(key, kind) for key, kind in zip(keys, kinds, strict=True) if kind in reads]
+    values = await ask(lanes, [reads[kind](key) for key, kind in there]) if there else []
+    return {key.decode(): value for (key, _), value in zip(there, values, strict=True)}
