@@ -38,10 +38,10 @@ up: $(VENV)/.installed ## install, then run gateway and worker on whatever engin
 	@exec $(BIN)/doublebuffer up
 
 test: $(VENV)/.installed-test ## the test suite, but for what needs programs from Debian
-	$(BIN)/python -m pytest $(PYTEST_FLAGS) -m "not debian" $(TESTS)
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) -m "not debian and not openwebui" $(TESTS)
 
 test-all: $(VENV)/.installed-test ## the whole test suite
-	$(BIN)/python -m pytest $(PYTEST_FLAGS) $(TESTS)
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) -m "not openwebui" $(TESTS)
 
 $(OPENWEBUI)/.installed: | $(BIN)/python
 	@echo "Installing Open WebUI into $(OPENWEBUI): 2.9 GB, several minutes, once."
@@ -52,7 +52,8 @@ $(OPENWEBUI)/.installed: | $(BIN)/python
 	@touch $@
 
 test-openwebui: $(VENV)/.installed-test $(OPENWEBUI_READY) ## the real Open WebUI in a real browser; needs chromium and npm
-	OPENWEBUI_VENV=$(OPENWEBUI_VENV) OPENWEBUI_NODE=$(OPENWEBUI_NODE) $(BIN)/python -m pytest tests/openwebui
+	OPENWEBUI_VENV=$(abspath $(OPENWEBUI_VENV)) OPENWEBUI_NODE=$(abspath $(OPENWEBUI_NODE)) \
+		$(BIN)/python -m pytest -m openwebui tests/openwebui
 
 check: $(VENV)/.installed-test ## style, types, and the arrows between the parts
 	$(BIN)/ruff check .
