@@ -12,7 +12,9 @@ from tests.acceptance.site import backends_of, cpu_s, run_engines, run_site
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(150)]
 
-IDLE_S = 60
+ROUNDS = 3
+IDLE_S = 20
+"""Of each round; together a minute."""
 
 
 async def test_a_minute_of_idleness_costs_next_to_nothing_and_wakes_at_once() -> None:
@@ -27,11 +29,15 @@ async def test_a_minute_of_idleness_costs_next_to_nothing_and_wakes_at_once() ->
         before = {name: cpu_s(process.pid) for name, process in processes.items()}
         assert site.redis.process
         redis_before = cpu_s(site.redis.process.pid)
-        await asyncio.sleep(IDLE_S)
+        firsts = []
+        for _ in range(ROUNDS):
+            await asyncio.sleep(IDLE_S)
+            first = await ask(client, chat)
+            assert first.content == "hello 1 2 3"
+            firsts.append(first.took_s)
         used = {name: cpu_s(process.pid) - before[name] for name, process in processes.items()}
         used["redis"] = cpu_s(site.redis.process.pid) - redis_before
-        first = await ask(client, chat)
-        assert first.content == "hello 1 2 3"
-        assert {name: s for name, s in used.items() if s > 0.01 * IDLE_S} == {}
-        assert first.took_s <= busy[10] + 0.3, (first.took_s, busy)
+        assert {name: s for name, s in used.items() if s > 0.01 * ROUNDS * IDLE_S} == {}
+        # The best of three: what is slow by itself is slow each time, what a busy machine makes slow is not.
+        assert min(firsts) <= busy[10] + 0.1, (firsts, busy)
         assert site.complaints() == []
