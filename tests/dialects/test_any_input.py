@@ -86,7 +86,8 @@ def test_any_json_object(dialect, body):
     else:
         again = decode_chat(encode_chat(found))
         assert encode_chat(again) == encode_chat(found)
-        assert again.model == body["model"]
+        # Ollama's older word for it counts where the newer says nothing.
+        assert again.model == (body["model"] or body["name"])
         return
     assert failure.status == 400
     json.loads(dialect.error(failure))
