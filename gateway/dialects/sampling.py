@@ -35,10 +35,11 @@ ENGINE_OPTIONS = (
 )  # fmt: skip
 """Ollama's options beyond ``Sampling``; Open WebUI puts them flat into OpenAI bodies."""
 
-_DURATION = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+")
-_DURATION_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+# Digits can be read in one way only, or a long text that is no duration would be tried in all of them.
+_DURATION = re.compile(r"[-+]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+")
+_DURATION_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
 _UNIT_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)")
+_NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)")
 
 
 def take_sampling(fields: Fields, sampling: Sampling, form: str = "{}") -> None:
@@ -133,7 +134,7 @@ def take_keep_alive(fields: Fields) -> Raw | None:
 def _plain_number(seconds: float) -> bytes:
     """Without an exponent, and within what fits a Go duration (292 years)."""
     seconds = min(max(seconds, -9e9), 9e9)
-    return b"%d" % seconds if seconds == int(seconds) else f"{seconds:.9f}".rstrip("0").encode()
+    return b"%d" % seconds if seconds == int(seconds) else f"{seconds:.9f}".rstrip("0").rstrip(".").encode()
 
 
 def keep_alive_s(keep_alive: Raw | None) -> float | None:

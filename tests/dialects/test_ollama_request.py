@@ -1,4 +1,5 @@
 import json
+import time
 
 import pytest
 
@@ -86,6 +87,9 @@ def test_nulls_are_absent():
         (1.5, 1.5, 1.5),
         ("1e9", None, None),
         (1e300, 9_000_000_000, 9e9),
+        (1e-10, 0, 0),
+        ("1.s", "1.s", 1),
+        (".5m", ".5m", 30),
     ],
 )
 def test_keep_alive(keep_alive, kept, seconds):
@@ -96,6 +100,14 @@ def test_keep_alive(keep_alive, kept, seconds):
     chat = parse(keep_alive=keep_alive)
     assert raw(chat.keep_alive) == kept
     assert keep_alive_s(chat.keep_alive) == pytest.approx(seconds)
+
+
+def test_a_long_text_that_is_no_duration_is_told_so_at_once():
+    began_at = time.perf_counter()
+    for text in ("1" * 100_000 + "x", "1m" * 50_000 + "x"):
+        with pytest.raises(BadRequest):
+            parse(keep_alive=text)
+    assert time.perf_counter() - began_at < 2
 
 
 @pytest.mark.parametrize(
