@@ -10,7 +10,7 @@ from gateway.call import Call, Receive
 from gateway.refusal import ClientLeft, Refusal
 
 _INLINE_BYTES = 256 * 1024
-"""Smaller bodies are inflated on the spot; a thread for them would cost more than it saves."""
+"""As much is inflated on the spot; a thread for so little would cost more than it saves."""
 
 
 async def read_body(call: Call, receive: Receive, limit: int) -> bytes:
@@ -36,16 +36,19 @@ async def read_body(call: Call, receive: Receive, limit: int) -> bytes:
             break
     body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
     if encoding in {b"gzip", b"x-gzip"} and body:
-        if len(body) < _INLINE_BYTES:
-            return _inflate(body, limit)
-        return await asyncio.to_thread(_inflate, body, limit)
+        return await _inflate(body, limit)
     return body
 
 
-def _inflate(body: bytes, limit: int) -> bytes:
+async def _inflate(body: bytes, limit: int) -> bytes:
     inflater = zlib.decompressobj(wbits=31)
+    first = min(limit, _INLINE_BYTES) + 1
     try:
-        plain = inflater.decompress(body, limit + 1)
+        plain = inflater.decompress(body, first)
+        if not inflater.eof and first <= limit:
+            # How much it will be cannot be told from the body: a few kilobytes may stand for a hundred megabytes.
+            rest = inflater.unconsumed_tail
+            plain += await asyncio.to_thread(inflater.decompress, rest, limit + 1 - len(plain))
     except zlib.error:
         raise Refusal(Failure("The request body says it is gzip, and is not.", 400, "")) from None
     if len(plain) > limit:

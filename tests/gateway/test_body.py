@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import gzip
 
 import pytest
@@ -56,7 +57,7 @@ async def test_a_client_that_leaves_in_its_body() -> None:
         await read_body(call(), receive, 100)
 
 
-@pytest.mark.parametrize("size", [10, 1_000_000])
+@pytest.mark.parametrize("size", [10, 256 * 1024, 256 * 1024 + 1, 1_000_000])
 async def test_gzip_is_inflated(size: int) -> None:
     plain = bytes(i * i % 251 for i in range(size))
     receive, _ = receiver(gzip.compress(plain))
@@ -68,6 +69,17 @@ async def test_a_bomb_is_not() -> None:
     with pytest.raises(Refusal) as refusal:
         await read_body(call(content_encoding="gzip"), receive, 100_000)
     assert refusal.value.failure.status == 413
+
+
+async def test_one_that_is_let_in_does_not_hold_up_the_loop() -> None:
+    receive, _ = receiver(gzip.compress(bytes(50_000_000)))
+    reading = asyncio.create_task(read_body(call(content_encoding="gzip"), receive, 100_000_000))
+    turns = 0
+    while not reading.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns > 10
+    assert len(await reading) == 50_000_000
 
 
 @pytest.mark.parametrize(
