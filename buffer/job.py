@@ -24,7 +24,8 @@ LANES: tuple[Lane, ...] = ("thinking", "fast", "normal", "slow", "background")
 Think = Literal["unset", "off", "on", "low", "medium", "high", "max"]
 """What the client asked of the model's thinking. ``unset`` leaves it to the model, and is not ``off``."""
 
-Front = Literal["ollama", "openai"]
+Front = Literal["ollama", "openai", "responses", "anthropic"]
+"""Whose form the client speaks."""
 
 
 class TextPart(Struct, tag="text", tag_field="type"):
@@ -100,6 +101,10 @@ class Chat(Struct, omit_defaults=True):
     model: str
     """The name that the client used; answers carry it back."""
     messages: list[Message]
+    prompt: str | None = None
+    """A literal prompt in place of messages: the engine puts no template around it."""
+    suffix: str | None = None
+    """With ``prompt``: what is to come after the words asked for."""
     front: Front = "openai"
     stream: bool = False
     """What the client asked for. Back ends are always read as streams."""
@@ -185,6 +190,21 @@ class Origin(Struct, tag="o", array_like=True):
 
 
 Event = Content | Reasoning | ToolDelta | Logprobs | Finish | Usage | Origin
+
+
+
+def weight(event: Event) -> int:
+    """Roughly the bytes that an event takes in memory."""
+    match event:
+        case Content() | Reasoning():
+            return 32 + len(event.text)
+        case ToolDelta():
+            return 32 + len(event.arguments)
+        case Logprobs():
+            return 32 + len(event.json)
+        case _:
+            return 32
+
 
 EndKind = Literal["done", "failed", "cancelled", "expired"]
 
