@@ -101,10 +101,6 @@ class Chat(Struct, omit_defaults=True):
     model: str
     """The name that the client used; answers carry it back."""
     messages: list[Message]
-    prompt: str | None = None
-    """A literal prompt in place of messages: the engine puts no template around it."""
-    suffix: str | None = None
-    """With ``prompt``: what is to come after the words asked for."""
     front: Front = "openai"
     stream: bool = False
     """What the client asked for. Back ends are always read as streams."""
@@ -133,6 +129,10 @@ class Chat(Struct, omit_defaults=True):
     """Top-level fields beyond the above, ``chat_template_kwargs`` and the like, for OpenAI back ends that know them."""
     truncate: bool = True
     """Ollama's: drop the oldest turns of a prompt that is too long, rather than refuse it."""
+    prompt: str | None = None
+    """A literal prompt in place of messages: the engine puts no template around it."""
+    suffix: str | None = None
+    """With ``prompt``: what is to come after the words asked for."""
 
 
 class Content(Struct, tag="c", array_like=True):
@@ -190,21 +190,6 @@ class Origin(Struct, tag="o", array_like=True):
 
 
 Event = Content | Reasoning | ToolDelta | Logprobs | Finish | Usage | Origin
-
-
-
-def weight(event: Event) -> int:
-    """Roughly the bytes that an event takes in memory."""
-    match event:
-        case Content() | Reasoning():
-            return 32 + len(event.text)
-        case ToolDelta():
-            return 32 + len(event.arguments)
-        case Logprobs():
-            return 32 + len(event.json)
-        case _:
-            return 32
-
 
 EndKind = Literal["done", "failed", "cancelled", "expired"]
 
