@@ -15,6 +15,8 @@ from gateway.dialects.errors import failure_of, headers
 from gateway.forms import Form, StreamWriter, WholeWriter
 
 _STREAM_HEADERS: Headers = ((b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))
+_UNTELLABLE = End("failed", Failure("The answer could not be told."))
+"""What came cannot be said in the client's dialect, and only all of it together showed that."""
 
 
 class Source(Protocol):
@@ -69,27 +71,29 @@ class Delivery:
     async def stream(self, writer: StreamWriter, timing: Timing) -> tuple[End, bool]:
         """Sends an answer as it comes. Gives its end, and whether the connection has to be broken off now."""
         opened = False
-        wait_s = timing.first_byte_s
+        clock = asyncio.get_running_loop().time
+        quiet_until = clock() + timing.first_byte_s
         while True:
             try:
-                async with asyncio.timeout(wait_s):
+                async with asyncio.timeout_at(quiet_until):
                     item = await self.source.next()
             except TimeoutError:
                 if not opened:
                     opened = True
                     await self._open_stream()
                 await self._piece(writer.heartbeat(time.time()))
-                wait_s = timing.heartbeat_s
+                quiet_until = clock() + timing.heartbeat_s
                 continue
             if isinstance(item, End):
                 break
-            wait_s = timing.heartbeat_s
             self._count(item)
             if not opened:
                 opened = True
                 await self._open_stream()
             if data := writer.feed(item, time.time()):
                 await self._piece(data)
+                # Hidden thinking and tool calls that are told whole leave a client without a word for minutes.
+                quiet_until = clock() + timing.heartbeat_s
         end = End("done") if writer.finished else End(item.kind, failure_of(item))
         if not opened:
             if end.failure is not None:
@@ -99,8 +103,7 @@ class Delivery:
         last_words = writer.end(end, time.time(), queued_s=self.queued_s or 0.0)
         breaks = self.form.breaks_off(last_words)
         if breaks and end.failure is None:
-            # What came cannot be said in this dialect, and only all of it together showed that.
-            end = End("failed", Failure("The answer could not be told."))
+            end = _UNTELLABLE
         await self.send({"type": "http.response.body", "body": last_words, "more_body": breaks})
         return end, breaks
 
@@ -113,7 +116,9 @@ class Delivery:
         status, body = writer.end(end, time.time(), queued_s=self.queued_s or 0.0)
         more = headers(end.failure) if end.failure is not None and status != 200 else ()
         await answer(self.send, status, JSON, body, [*self._all_headers(), *more])
-        return end if status != 200 else End("done")
+        if status == 200:
+            return End("done")
+        return _UNTELLABLE if end.failure is None else end
 
     @property
     def queued_s(self) -> float | None:

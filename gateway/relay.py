@@ -65,6 +65,7 @@ class Relay:
         )
         end: End | None = None
         breaks = False
+        overdue: asyncio.TimerHandle | None = None
         try:
             async with asyncio.TaskGroup() as group:
                 watcher = group.create_task(_until_left(receive))
@@ -79,6 +80,9 @@ class Relay:
         except* ClientLeft:
             pass
         finally:
+            if overdue is not None:
+                # It would hold on to the whole chat until then.
+                overdue.cancel()
             follower.close()
             if delivery.queued_s is not None:
                 self._telemetry.queue_wait[job.lane].observe(delivery.queued_s)

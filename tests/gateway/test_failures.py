@@ -97,31 +97,14 @@ async def test_an_answer_that_turns_out_to_be_none_is_broken_off_as_well() -> No
         assert r.metric('requests_total{api="ollama",lane="fast",outcome="backend_error"}') == 1
 
 
-@BOTH
-async def test_heartbeats_while_it_waits(path: str) -> None:
-    timing = Timing(first_byte_s=0.05, heartbeat_s=0.02)
-    async with rig(timing=timing) as r, asyncio.TaskGroup() as group:
-        wire = await Wire.post(r.port, path, ollama(stream=True), "Connection: close")
-        head = await wire.until(b"\r\n\r\n")
-        assert b" 200 " in head
-        assert b"x-doublebuffer-backend" not in head.lower()
-        beat = b'"content":""},"done":false}\n' if path == "/api/chat" else b": keep-alive\n\n"
-        for _ in range(3):
-            await wire.until(beat)
-        rest = group.create_task(wire.rest())
-        await r.hands.answer("hi")
-        assert b'"hi"' in await rest
-
-
-@BOTH
-async def test_after_a_heartbeat_a_failure_is_in_the_stream(path: str) -> None:
-    async with rig(timing=Timing(first_byte_s=0.02)) as r:
-        wire = await Wire.post(r.port, path, ollama(stream=True), "Connection: close")
-        await wire.until(b"\r\n\r\n")
-        await r.hands.end(await r.hands.take(), BROKEN)
-        got = await wire.rest()
-        assert b"The engine went away." in got
-        assert got.endswith(b"0\r\n\r\n") is (path != "/api/chat")
+async def test_in_one_piece_it_is_a_failure_too() -> None:
+    async with rig() as r, asyncio.TaskGroup() as group:
+        sent = group.create_task(r.client.post("/api/chat", json=ollama(stream=False)))
+        job = await r.hands.take()
+        r.hands.say(job, ToolDelta(0, "c", "look", "{no"), Finish("tool_calls"))
+        await r.hands.end(job)
+        assert (await sent).status_code == 502
+        assert r.metric('requests_total{api="ollama",lane="fast",outcome="backend_error"}') == 1
 
 
 @BOTH

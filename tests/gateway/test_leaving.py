@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from buffer.job import Finish
 from buffer.records import Held
 from gateway.delivery import Timing
+from gateway.intake import Order
 from tests.gateway.rig import Rig, Wire, ollama, rig, until
 
 EACH = pytest.mark.parametrize(
@@ -68,6 +70,20 @@ async def test_in_the_middle(path: str, stream: bool) -> None:
         await wire.leave()
         await told_to_stop(r)
         await r.counted("ollama" if path == "/api/chat" else "openai", "fast", "cancelled")
+
+
+async def test_its_chat_is_not_held_on_to() -> None:
+    async with rig(queue_timeout_seconds=600) as r:
+        wire = await Wire.post(r.port, "/api/chat", ollama())
+        await r.waiting(1)
+        await wire.leave()
+        await r.counted("ollama", "fast", "cancelled")
+
+        async def gone() -> bool:
+            gc.collect()
+            return not any(isinstance(thing, Order) for thing in gc.get_objects())
+
+        await until(gone)
 
 
 async def test_between_heartbeats() -> None:
