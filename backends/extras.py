@@ -14,6 +14,8 @@ from buffer.backend import Kind
 from buffer.job import Chat
 
 _EVERYWHERE = ("logit_bias", "user")
+_STRUCTURAL_TAG = "response_format"
+"""Of the forms of this field only a structural tag is carried here; all others are a ``Chat.format``."""
 _KNOWN: dict[Kind, tuple[str, ...]] = {
     "vllm": (
         "use_beam_search", "length_penalty", "stop_token_ids", "include_stop_str_in_output", "ignore_eos", "min_tokens",
@@ -55,6 +57,10 @@ _GUIDED = {
 def extra_fields(chat: Chat, kind: Kind) -> dict[str, Any]:
     """What of ``chat.extra`` and ``chat.options`` an engine of this kind is told. Raises ``BackendError``."""
     fields: dict[str, Any] = {name: chat.extra[name] for name in (*_EVERYWHERE, *_KNOWN[kind]) if name in chat.extra}
+    if _STRUCTURAL_TAG in chat.extra:
+        if kind == "llamacpp":
+            raise _impossible({"structural_tag": None}, _STRUCTURAL_TAG)
+        fields[_STRUCTURAL_TAG] = chat.extra[_STRUCTURAL_TAG]
     if kind == "llamacpp":
         for option, name in _LLAMA_OPTIONS.items():
             if option in chat.options:
@@ -78,6 +84,8 @@ def constraint(extra: Mapping[str, Raw]) -> dict[str, Any]:
 
 def ollama_format(chat: Chat) -> Any:
     """Ollama's ``format``; None for no constraint. Raises ``BackendError`` for one that Ollama cannot keep."""
+    if _STRUCTURAL_TAG in chat.extra:
+        raise _impossible({"structural_tag": None}, _STRUCTURAL_TAG)
     if chat.format is not None:
         return chat.format.schema if chat.format.schema is not None else "json"
     wanted = constraint(chat.extra)
@@ -104,10 +112,10 @@ def _llama_constraint(wanted: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _impossible(wanted: Mapping[str, Any]) -> BackendError:
+def _impossible(wanted: Mapping[str, Any], param: str = "structured_outputs") -> BackendError:
     kinds = ", ".join(sorted(wanted))
     message = f"The model's engine cannot constrain an answer by {kinds}."
-    return BackendError(message, kind="client", status=400, code="unsupported_value", param="structured_outputs")
+    return BackendError(message, kind="client", status=400, code="unsupported_value", param=param)
 
 
 def _plain(raw: Raw | None) -> Any:

@@ -58,6 +58,8 @@ def test_forms_of_the_answer() -> None:
     with pytest.raises(BackendError) as caught:
         body(extra={"guided_regex": Raw(b'"a"')})
     assert (caught.value.kind, caught.value.status, caught.value.param) == ("client", 400, "structured_outputs")
+    with pytest.raises(BackendError, match="structural_tag"):
+        body(extra={"response_format": Raw(b'{"type":"structural_tag"}')})
 
 
 def test_tools() -> None:

@@ -158,6 +158,15 @@ def test_constraints_for_llama_cpp() -> None:
     assert caught.value.param == "guided_json"
 
 
+def test_a_structural_tag() -> None:
+    tag = b'{"type":"structural_tag","format":{}}'
+    for kind in ("vllm", "openai"):
+        assert body(kind, extra={"response_format": Raw(tag)})["response_format"] == msgspec.json.decode(tag)
+    with pytest.raises(BackendError) as caught:
+        body("llamacpp", extra={"response_format": Raw(tag)})
+    assert (caught.value.kind, caught.value.status, caught.value.param) == ("client", 400, "response_format")
+
+
 def test_only_what_an_engine_knows_is_passed_on() -> None:
     extra = {
         name: Raw(b"1") for name in ("min_tokens", "xtc_threshold", "logit_bias", "priority", "request_id", "nonsense")
