@@ -133,6 +133,8 @@ class Chat(Struct, omit_defaults=True):
     """A literal prompt in place of messages: the engine puts no template around it."""
     suffix: str | None = None
     """With ``prompt``: what is to come after the words asked for."""
+    prompt_tokens: list[int] = []
+    """A literal prompt as the engine's own tokens; ``prompt`` is empty then, not None."""
 
 
 class Content(Struct, tag="c", array_like=True):
