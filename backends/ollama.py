@@ -26,6 +26,8 @@ class OllamaBackend:
         self._patience = patience
         self._shown: dict[str, Shown] = {}
         """What was told of a model, by its digest."""
+        self._plain: set[str] = set()
+        """Models that cannot think, by what the server tells of them."""
 
     def chat(self, chat: Chat, *, upstream_model: str, request_id: str) -> Stream:
         """See ``backends.base.Backend``. Ollama knows no request ids."""
@@ -33,7 +35,10 @@ class OllamaBackend:
         return guarded(chat, partial(self._attempt, upstream_model))
 
     async def probe(self) -> Probe:
-        return await probe(self._client, self._shown)
+        found = await probe(self._client, self._shown)
+        told = (model for model in found.models if model.capabilities)
+        self._plain = {model.id for model in told if "thinking" not in model.capabilities}
+        return found
 
     async def aclose(self) -> None:
         await self._client.aclose()
@@ -45,7 +50,10 @@ class OllamaBackend:
 
     async def _answer(self, chat: Chat, upstream_model: str) -> Stream:
         chosen = plan(chat, upstream_model, "ollama")
-        body = msgspec.json.encode(render_ollama(chat, upstream_model, chosen, num_ctx=self.spec.num_ctx))
+        rendered = render_ollama(
+            chat, upstream_model, chosen, num_ctx=self.spec.num_ctx, can_think=upstream_model not in self._plain
+        )
+        body = msgspec.json.encode(rendered)
         answer = Answer(
             0,
             mode=chosen.mode,

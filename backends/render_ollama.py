@@ -20,8 +20,11 @@ _LOADING = frozenset({"num_ctx", "num_batch", "num_gpu", "main_gpu", "use_mmap",
 _OURS = frozenset({"mode", "stop", "num_predict"})
 
 
-def render_ollama(chat: Chat, upstream_model: str, chosen: Plan, *, num_ctx: int | None) -> dict[str, Any]:
-    """``num_ctx``: the operator's; clients cannot change it then. Raises ``BackendError``."""
+def render_ollama(
+    chat: Chat, upstream_model: str, chosen: Plan, *, num_ctx: int | None, can_think: bool = True
+) -> dict[str, Any]:
+    """``num_ctx``: the operator's; clients cannot change it then. ``can_think``: False if Ollama tells that the model
+    cannot. Raises ``BackendError``."""
     fields: dict[str, Any] = {
         "model": upstream_model,
         "messages": [_message(message) for message in chat.messages],
@@ -32,7 +35,7 @@ def render_ollama(chat: Chat, upstream_model: str, chosen: Plan, *, num_ctx: int
         fields["tools"] = tools
     if (wanted := ollama_format(chat)) is not None:
         fields["format"] = wanted
-    if (think := ollama_think(chosen, chat)) is not None:
+    if (think := ollama_think(chosen, chat, can_think=can_think)) is not None:
         fields["think"] = think
     if chat.keep_alive is not None:
         fields["keep_alive"] = chat.keep_alive

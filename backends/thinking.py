@@ -98,14 +98,14 @@ def _fields(found: Family, think: Think) -> dict[str, Any]:
     return fields
 
 
-def ollama_think(chosen: Plan, chat: Chat) -> bool | str | None:
-    """The value of Ollama's ``think``; None: leave it out."""
+def ollama_think(chosen: Plan, chat: Chat, *, can_think: bool = True) -> bool | str | None:
+    """The value of Ollama's ``think``; None: leave it out. ``can_think``: False if the model is known not to."""
     found, think = chosen.family, chosen.think
     if think == "unset":
         return None
     if think == "off":
         return False
-    if found.known and not found.can_think and chat.front == "openai":
+    if chat.front == "openai" and not (can_think and (found.can_think or not found.known)):
         # Ollama refuses it, OpenAI's clients expect it to be without effect.
         return None
     if think in LEVELS:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from buffer.backend import Kind
-from buffer.job import Content, Finish, ImagePart, Message, Reasoning, TextPart, Usage
+from buffer.job import Content, Finish, Front, ImagePart, Message, Reasoning, TextPart, Usage
 from tests.backends.rig import KINDS, Outcome, backend, chat, closed_soon, ending, run, scripted
 from tests.rig.connection import Recorded
 from tests.rig.engine import expected
@@ -39,6 +39,18 @@ async def test_answers_of_each_kind(kind: Kind, think: Any) -> None:
     assert sum(isinstance(event, Finish) for event in outcome.events) == 1
     counts = [event for event in outcome.events if isinstance(event, Usage)][-1]
     assert (counts.prompt, counts.completion) == (2, 21 if think == "off" else 24)
+
+
+@pytest.mark.parametrize(("front", "expected"), [("openai", {}), ("ollama", {"think": "high"})])
+async def test_ollamas_word_on_who_can_think_holds(front: Front, expected: dict[str, str]) -> None:
+    """Its refusal is part of its own API. OpenAI's clients expect an effort to be without effect there."""
+    async with scripted("ollama") as engine, backend(engine.url, "ollama") as of:
+        listed = {"name": "up", "model": "up", "capabilities": ["completion"]}
+        engine.pages["/api/tags"] = Status(200, {"models": [listed]})
+        await of.probe()
+        await run(of, chat(think="high", front=front))
+        sent = engine.requests[0].json()
+    assert {name: sent[name] for name in ("think",) if name in sent} == expected
 
 
 @pytest.mark.parametrize("kind", KINDS)
