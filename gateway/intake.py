@@ -53,13 +53,16 @@ class Intake:
         self._ends = Rate()
 
     def order(self, chat: Chat, model: Model, pool: Pool, call: Call) -> Order:
-        """The order that ``chat`` amounts to, sent by ``call`` for ``model``, whose back ends are in ``pool``."""
+        """The order that ``chat`` amounts to, sent by ``call`` for ``model``, whose back ends are in ``pool``.
+
+        Changes nothing here, so that a thread may do it.
+        """
         links = chain(model.queue.encode(), prompt_parts(chat))
         prompt_tokens = links[-1].tokens if links else 1
         new_tokens = max(1, prompt_tokens - self._prefixes.known(links))
         asked = task(call.headers, chat)
         lane = self._lane(chat, model, call, new_tokens, background=bool(asked))
-        output = self._lengths.expected(lane, chat.max_tokens)
+        output = self._lengths.expected(lane, chat.max_tokens) * chat.n
         max_wait_s = self._settings.max_wait_seconds
         job = NewJob(
             id=secrets.token_hex(16),

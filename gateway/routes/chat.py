@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import TypeVar
 
 from fastapi import APIRouter, Response
 
 from buffer.job import Chat, Failure
 from buffer.telemetry import Api, Outcome
 from gateway.body import read_body
-from gateway.call import JSON, AsgiApp, Call, Receive, Scope, Send, answer, call_of
+from gateway.call import JSON, AsgiApp, Receive, Scope, Send, answer, call_of
 from gateway.dialects.errors import BadRequest, headers
 from gateway.forms import Form
 from gateway.intake import ASKS_TO_THINK
@@ -18,7 +21,11 @@ from gateway.models import Model
 from gateway.refusal import BrokenOff, ClientLeft, Refusal
 from gateway.services import Services
 
+T = TypeVar("T")
+
 _STOPPING = Failure("The gateway is stopping.", 503, "stopping", retry_after_s=5)
+_LARGE_BYTES = 256 * 1024
+"""Bodies above this are worked on beside the loop: every answer waits while it is held up."""
 
 
 class ChatRoute:
@@ -39,13 +46,17 @@ class ChatRoute:
         try:
             if self._services.ended.is_set():
                 raise Refusal(_STOPPING, "refused")
-            chat = await self._read(call, receive)
+            body = await read_body(call, receive, self._services.settings.max_body_bytes)
+            large = len(body) > _LARGE_BYTES
+            chat = await _beside(large, partial(self._parse, body))
+            del body
             model = await self._model(chat)
             if (loaded := self._form.load_answer(chat, time.time())) is not None:
                 await answer(send, 200, JSON, loaded)
                 outcome = "ok"
             else:
-                order = self._services.intake.order(chat, model, self._services.pools[model.pool], call)
+                pool = self._services.pools[model.pool]
+                order = await _beside(large, partial(self._services.intake.order, chat, model, pool, call))
                 lane = order.job.lane
                 outcome, breaks = await self._services.relay.run(
                     order, self._form, call, receive, send, arrived_at=arrived_at
@@ -64,10 +75,8 @@ class ChatRoute:
         if breaks:
             raise BrokenOff
 
-    async def _read(self, call: Call, receive: Receive) -> Chat:
-        settings = self._services.settings
-        body = await read_body(call, receive, settings.max_body_bytes)
-        return self._form.parse(body, allow_image_urls=settings.allow_image_urls)
+    def _parse(self, body: bytes) -> Chat:
+        return self._form.parse(body, allow_image_urls=self._services.settings.allow_image_urls)
 
     async def _model(self, chat: Chat) -> Model:
         model = await self._services.catalog.resolve(chat.model)
@@ -77,6 +86,11 @@ class ChatRoute:
         if refuses is not None and chat.think in ASKS_TO_THINK and not model.can_think:
             raise Refusal(refuses(chat.model))
         return model
+
+
+async def _beside(large: bool, work: Callable[[], T]) -> T:
+    """What ``work`` gives, done in a thread where it is large."""
+    return await asyncio.to_thread(work) if large else work()
 
 
 def chat_routes(hot: Mapping[str, tuple[Api, AsgiApp]]) -> APIRouter:
