@@ -14,7 +14,7 @@ from gateway.auth import Keyring
 from gateway.call import AsgiApp, Call, Headers, Message, Receive, Scope, Send, answer, put_call
 from gateway.cors import Cors
 from gateway.forms import failure_answer
-from gateway.refusal import BrokenOff
+from gateway.refusal import UNEXPECTED, BrokenOff
 
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._:@/+=-]{1,128}")
 _MARK = (b"x-doublebuffer", b"1")
@@ -57,8 +57,12 @@ class Front:
         origin = headers.get(b"origin")
         common = [_MARK, (b"x-request-id", request_id), *self._cors.headers(origin)]
 
+        begun = False
+
         async def send_marked(message: Message) -> None:
+            nonlocal begun
             if message["type"] == "http.response.start":
+                begun = True
                 message["headers"] = [*message.get("headers", ()), *common]
             await send(message)
 
@@ -85,7 +89,17 @@ class Front:
             await answer(send_marked, status, content_type, body, (_CHALLENGE,))
             return
         put_call(scope, call)
-        await (hot[1] if hot else self._app)(scope, receive, send_marked)
+        try:
+            await (hot[1] if hot else self._app)(scope, receive, send_marked)
+        except BrokenOff:
+            raise
+        except Exception:
+            if hot:
+                self._telemetry.request_ended(hot[0], "none", "backend_error")
+            if not begun:
+                status, content_type, body, _ = failure_answer(UNEXPECTED, openai=call.is_openai)
+                await answer(send_marked, status, content_type, body)
+            raise  # for the server's log
 
 
 async def _preflight(send: Send, headers: Headers) -> None:

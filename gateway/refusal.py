@@ -5,6 +5,8 @@ from __future__ import annotations
 from buffer.job import Failure
 from buffer.telemetry import Outcome
 
+UNEXPECTED = Failure("Doublebuffer failed at this request; its log says why.", 500, "internal_error")
+
 
 class Refusal(Exception):  # noqa: N818
     """The request ends here, with a status and one sentence, and nothing was left in the buffer."""

@@ -13,7 +13,7 @@ from gateway.call import Call, call_of
 from gateway.catalog import STORE_AWAY
 from gateway.dialects.errors import BadRequest
 from gateway.forms import failure_answer
-from gateway.refusal import Refusal
+from gateway.refusal import UNEXPECTED, ClientLeft, Refusal
 
 _TEXT = "text/plain; charset=utf-8"
 
@@ -23,6 +23,8 @@ def install_errors(app: FastAPI) -> None:
     app.add_exception_handler(StoreUnavailable, _store_away)
     app.add_exception_handler(BadRequest, _refused)
     app.add_exception_handler(Refusal, _refused)
+    app.add_exception_handler(ClientLeft, _nobody_there)
+    app.add_exception_handler(Exception, _unexpected)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -48,6 +50,14 @@ async def _store_away(request: Request, _: Exception) -> Response:
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, BadRequest | Refusal)
     return failure_response(call_of(request.scope), error.failure)
+
+
+async def _nobody_there(_: Request, __: Exception) -> Response:
+    return Response(status_code=499)
+
+
+async def _unexpected(request: Request, _: Exception) -> Response:
+    return failure_response(call_of(request.scope), UNEXPECTED)
 
 
 def failure_response(call: Call, failure: Failure, more: Mapping[str, str] | None = None) -> Response:
