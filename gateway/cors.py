@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 _EXPOSED = (
     b"X-Request-Id, X-Doublebuffer-Id, X-Doublebuffer-Lane, X-Doublebuffer-Backend, X-Doublebuffer-Cache, Retry-After"
@@ -40,6 +40,16 @@ class Cors:
             (b"access-control-allow-headers", wanted_headers or b"Authorization, Content-Type, X-Api-Key"),
             (b"access-control-max-age", _DAY_S),
         ]
+
+    def refuses(self, origin: bytes | None, headers: Mapping[bytes, bytes]) -> bool:
+        """Whether a browser sends a request with these headers for a page that may not call.
+
+        A page cannot read an answer that was not meant for it, but it can have engines work and models removed: a body
+        sent as plain text needs no preflight.
+        """
+        if origin is None or self._allows(origin) or headers.get(b"sec-fetch-site") == b"same-origin":
+            return False
+        return origin.partition(b"://")[2] != headers.get(b"host")
 
     def _allows(self, origin: bytes) -> bool:
         known = self._known.get(origin)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from buffer.job import Failure
 from buffer.telemetry import Api, Telemetry
-from gateway.auth import Keyring
+from gateway.auth import ANYBODY, Keyring
 from gateway.call import AsgiApp, Call, Headers, Message, Receive, Scope, Send, answer, put_call
 from gateway.cors import Cors
 from gateway.forms import failure_answer
@@ -19,6 +19,8 @@ from gateway.refusal import UNEXPECTED, BrokenOff
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._:@/+=-]{1,128}")
 _MARK = (b"x-doublebuffer", b"1")
 _UNAUTHORIZED = Failure("A valid API key is needed.", 401, "invalid_api_key")
+_FOREIGN = Failure("Pages of this origin may not call here; DOUBLEBUFFER_CORS_ORIGINS says which may.", 403, "")
+_HARMLESS = frozenset({"GET", "HEAD"})
 _CHALLENGE = (b"www-authenticate", b"Bearer")
 
 
@@ -82,11 +84,16 @@ class Front:
             address=client[0] if client else "",
         )
         hot = self._hot.get(path) if method == "POST" else None
+        refused = None
         if holder is None:
+            refused = _UNAUTHORIZED
+        elif holder is ANYBODY and method not in _HARMLESS and self._cors.refuses(origin, headers):
+            refused = _FOREIGN
+        if refused is not None:
             if hot:
                 self._telemetry.request_ended(hot[0], "none", "client_error")
-            status, content_type, body, _ = failure_answer(_UNAUTHORIZED, openai=call.is_openai)
-            await answer(send_marked, status, content_type, body, (_CHALLENGE,))
+            status, content_type, body, _ = failure_answer(refused, openai=call.is_openai)
+            await answer(send_marked, status, content_type, body, (_CHALLENGE,) if holder is None else ())
             return
         put_call(scope, call)
         try:

@@ -69,6 +69,22 @@ async def test_every_answer_may_be_read_by_allowed_pages(method: str, path: str,
         assert "access-control-allow-origin" not in got.headers
 
 
+@pytest.mark.parametrize("path", ["/api/chat", "/v1/chat/completions", "/api/show"])
+async def test_other_pages_cannot_have_work_done(path: str) -> None:
+    """A plain text body needs no preflight."""
+    headers = {"Origin": "https://evil.example", "Content-Type": "text/plain"}
+    async with rig() as r:
+        got = await r.client.post(path, content=json.dumps(ollama("nobody")), headers=headers)
+        assert got.status_code == 403
+        assert (await r.client.get("/api/tags", headers=headers)).status_code == 200
+        for same in ({"Host": "evil.example"}, {"Sec-Fetch-Site": "same-origin"}):
+            got = await r.client.post(path, content=json.dumps(ollama("nobody")), headers=headers | same)
+            assert got.status_code == 404
+    async with rig(api_keys=[ApiKey(name="a", key="k")]) as r:
+        known = headers | {"Authorization": "Bearer k"}
+        assert (await r.client.post(path, content=json.dumps(ollama("nobody")), headers=known)).status_code == 404
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [("GET", "/api/nothing", 404), ("GET", "/nothing", 404), ("PUT", "/api/tags", 405), ("GET", "/api/chat", 405)],
