@@ -12,13 +12,14 @@ local function finish(j, n, kind, data)
   call('EXPIRE', P .. 'reply:' .. j.id, j.det and DONE_JOB_S or DONE_REPLY_S)
   return freed
 end
--- Away without an end: there is nobody to tell.
+-- Away without an end: there is nobody to tell. What it had said goes as soon as that of others.
 local function erase(j)
   local freed = out(j)
   if j.entry ~= '' then
     call('XDEL', P .. 'jobs:' .. j.lane, j.entry)
   end
   call('DEL', j.key)
+  call('EXPIRE', P .. 'reply:' .. j.id, DONE_REPLY_S)
   return freed
 end
 -- A dead letter keeps the reason, never a text.

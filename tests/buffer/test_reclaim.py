@@ -114,6 +114,7 @@ async def test_a_held_job_whose_gateway_is_silent_is_erased(lanes: Lanes) -> Non
     clock, _ = await held(lanes)
     await reap_until(lanes, clock, 6)
     assert (await lanes.place("a")).state == "gone"
+    assert 0 < await lanes.store.redis.ttl(lanes.keys.reply("a")) <= 60, "what it had said goes too"
     assert await is_quiet(lanes)
 
 
