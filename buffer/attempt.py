@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from buffer.frames import Part
+from buffer.frames import Part, weight
 from buffer.job import Event, decode_events, encode_events
 from buffer.records import Chunk, Granted
 
@@ -64,8 +64,7 @@ class Attempt:
     def write(self, events: list[Event]) -> None:
         self._recent += events
         self.n += len(events)
-        for event in events:
-            self.recent_bytes += 32 + len(getattr(event, "text", ""))
+        self.recent_bytes += sum(map(weight, events))
 
     def missing_for(self, now: float) -> float:
         """How long its inbox has been missing, now that it is. Seconds of the loop's clock."""
@@ -134,4 +133,4 @@ class Attempt:
         if done > 0:
             del self._recent[:done]
             self._base += done
-            self.recent_bytes = sum(32 + len(getattr(event, "text", "")) for event in self._recent)
+            self.recent_bytes = sum(map(weight, self._recent))

@@ -7,7 +7,7 @@ import asyncio
 from buffer.desk import Desk, Want
 from buffer.failures import INTERRUPTED, TOO_SLOW
 from buffer.fold import END_KINDS, Folded, fingerprint
-from buffer.frames import Part
+from buffer.frames import Part, weight
 from buffer.job import Content, End, Event, Failure, Finish, Origin, Usage, decode_end
 
 PAUSE_ABOVE = 1024 * 1024
@@ -214,7 +214,7 @@ class Follower:
                 self._text.append(event.text)
             elif not isinstance(event, Finish | Usage | Origin):
                 self._plain = False
-            self._unread += 32 + len(getattr(event, "text", ""))
+            self._unread += weight(event)
         self._rouse()
         if self._unread > MOST_UNREAD:
             self.fail(TOO_SLOW, "cancel")

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from buffer.job import Event
+from buffer.job import Content, Event, Logprobs, Reasoning, ToolDelta
 
 
 class Part(Struct, array_like=True):
@@ -25,6 +25,19 @@ class Part(Struct, array_like=True):
     """``start``: fingerprint of the text it goes on from, a blank, the back end. ``again``: the text. An end: its
     JSON.
     """
+
+
+def weight(event: Event) -> int:
+    """Roughly the bytes that an event takes while it waits to be sent or read."""
+    match event:
+        case Content() | Reasoning():
+            return 32 + len(event.text)
+        case ToolDelta():
+            return 32 + len(event.arguments)
+        case Logprobs():
+            return 32 + len(event.json)
+        case _:
+            return 32
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -9,7 +9,7 @@ import pytest
 from buffer.fold import fold
 from buffer.follower import MOST_UNREAD, Follower
 from buffer.frames import Part
-from buffer.job import Content, End, Event, Failure
+from buffer.job import Content, End, Event, Failure, Logprobs, Reasoning, ToolDelta
 from tests.buffer.parts import Noted, events, final, start, text
 from tests.buffer.test_fold import end, ev, mark
 
@@ -115,6 +115,13 @@ async def test_unread_bytes_pause_and_then_end_the_answer(follower: Follower, de
     follower.take(Part("a", 5, 3, "ev", [Content("x" * MOST_UNREAD)]))
     assert desk.wants == ["pause", "go", "cancel"]
     assert follower.ended
+
+
+@pytest.mark.parametrize("event", [Reasoning("x" * 1000), ToolDelta(0, arguments="x" * 1000), Logprobs("x" * 1000)])
+async def test_whatever_takes_room_counts(follower: Follower, desk: Noted, event: Event) -> None:
+    follower.take(start(5))
+    follower.take(Part("a", 5, 1, "ev", [event] * 1100))
+    assert desk.wants == ["pause"]
 
 
 async def test_closing_is_told_once(follower: Follower, desk: Noted) -> None:
