@@ -64,13 +64,4 @@ class Controls:
                 continue
             backoff.worked()
             for control in controls:
-                hand = pool.hands.get(control.id)
-                if hand is None or hand.job.fence != control.fence:
-                    continue
-                match control.kind:
-                    case "cancel":
-                        hand.stop("cancel")
-                    case "pause":
-                        pool.replies.pause(control.id)
-                    case "go":
-                        pool.replies.go(control.id)
+                pool.told(control)

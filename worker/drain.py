@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from buffer.records import Granted, Limits, Pulled
+from buffer.records import Limits, Pulled
 from buffer.store import StoreUnavailable
 from policy.window import Hold, can_hold, decide
 from worker.backoff import Backoff, wait_for
 from worker.dispatch import Dispatch
 from worker.engine import Engine
 from worker.firsts import first_pieces, report_first_pieces
-from worker.hand import Hand
 from worker.pool import Pool
 
 SWAP_AFTER_US = 15_000_000
@@ -76,7 +75,7 @@ class Drain:
                 return hold.for_s
         pulled = await self._pull(queues, want, limits)
         for job in pulled.jobs:
-            self._take(job)
+            pool.take(job, engine)
         engine.short = len(pulled.jobs) < want and pulled.waiting > 0
         if pulled.jobs:
             pool.telemetry.batch_window.observe(window_s)
@@ -104,12 +103,6 @@ class Drain:
         pool = self._pool
         lease_s = pool.settings.lease_seconds
         return await pool.lanes.pull(pool.worker, self._engine.name, queues, want=want, limits=limits, lease_s=lease_s)
-
-    def _take(self, job: Granted) -> None:
-        """From here on the job's lease is renewed."""
-        hand = Hand(job, self._engine, self._pool.hands.get(job.id))
-        self._pool.hands[job.id] = hand
-        self._engine.started(hand.stream, job.model)
 
     async def _bodies(self, ids: Sequence[str]) -> list[bytes | None]:
         """The jobs are ours by now: whatever the store does, they are not let go of."""

@@ -24,3 +24,6 @@ async def report_first_pieces(pool: Pool, engine: Engine) -> None:
         await pool.lanes.prefilled([(hand.job.id, hand.job.fence) for hand in hands])
         for hand in hands:
             hand.prefilled = True
+        if pool.stopping or not engine.able:
+            # This worker will not pull for it.
+            await pool.lanes.ring_bell()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from buffer.lanes import Lanes
+from buffer.records import Control, Granted
 from buffer.replies import ReplyWriter
 from buffer.settings import Settings
 from buffer.store import StoreUnavailable
@@ -17,6 +19,8 @@ from worker.engine import Engine
 from worker.hand import Hand
 
 log = logging.getLogger("doublebuffer.worker")
+
+MOST_CANCELLED = 256
 
 
 @dataclass(slots=True)
@@ -30,6 +34,9 @@ class Pool:
     engines: list[Engine]
     hands: dict[str, Hand]
     """Jobs owned now, by id."""
+    cancelled: OrderedDict[str, int] = field(default_factory=OrderedDict)
+    """Id → fence of jobs whose cancel came on its connection before their grant came on another; ``MOST_CANCELLED`` of
+    them."""
     connected: asyncio.Event = field(default_factory=asyncio.Event)
     """The store answered the last renewal. Nothing is pulled while it is unset: after an outage the leases come
     first."""
@@ -44,6 +51,29 @@ class Pool:
             self.connected.clear()
             log.warning("the store does not answer; waiting for it")
         self.renew_now.set()
+
+    def take(self, job: Granted, engine: Engine) -> None:
+        """From here on the job's lease is renewed."""
+        hand = self.hands[job.id] = Hand(job, engine, self.hands.get(job.id))
+        engine.started(hand.stream, job.model)
+        if self.cancelled.pop(job.id, None) == job.fence:
+            hand.stop("cancel")
+
+    def told(self, control: Control) -> None:
+        """Word from the gateway of a job."""
+        hand = self.hands.get(control.id)
+        if hand is not None and hand.job.fence == control.fence:
+            match control.kind:
+                case "cancel":
+                    hand.stop("cancel")
+                case "pause":
+                    self.replies.pause(control.id)
+                case "go":
+                    self.replies.go(control.id)
+        elif control.kind == "cancel" and (hand is None or hand.job.fence < control.fence):
+            self.cancelled[control.id] = control.fence
+            if len(self.cancelled) > MOST_CANCELLED:
+                self.cancelled.popitem(last=False)
 
     def wake(self) -> None:
         """Something came in: every back end's drain looks."""

@@ -79,6 +79,28 @@ async def test_a_place_that_a_stopping_worker_leaves_is_filled_by_another(store:
                 assert (await running.end()).kind == "done"
 
 
+async def test_the_prefill_credit_of_a_stopping_worker_s_job_is_used_by_another(store: Store, door: Gate) -> None:
+    begin, free = asyncio.Event(), asyncio.Event()
+    async with Scripted(
+        "openai", script=lambda _: [Wait(begin), role(), "on", Wait(free), *answer("openai", "x")[1:]]
+    ) as engine:
+        one = spec(engine, max_in_flight=2)
+        async with working(store, one) as first:
+            running = await door.ask(prefill=900)
+            await engine.received(1)
+            first.stop.set()
+            async with working(store, one) as second:
+                engine.script = None
+                queued = await door.ask(prefill=900)
+                async with asyncio.timeout(5):
+                    while not second.workers[0].pools[0].engines[0].short:
+                        await asyncio.sleep(0.005)
+                begin.set()
+                assert (await queued.end(3)).kind == "done"
+                free.set()
+                assert (await running.end()).kind == "done"
+
+
 async def test_after_the_drain_time_jobs_are_handed_back_or_ended(store: Store, door: Gate) -> None:
     config = settings(drain_seconds=0.1)
     async with Scripted("openai", script=lambda _: [HOLD]) as engine:

@@ -169,6 +169,27 @@ async def test_cancelling_closes_the_engine_s_connection(store: Store, door: Gat
     await quiet(door.lanes)
 
 
+async def test_a_cancel_that_overtakes_the_grant_counts(
+    store: Store, door: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Scripted("openai") as engine, working(store, spec(engine), config=settings(lease_seconds=60)) as crew:
+        pool = crew.workers[0].pools[0]
+        pull = pool.lanes.pull
+
+        async def late(*args: object, **more: object) -> object:
+            pulled = await pull(*args, **more)  # type: ignore[arg-type]
+            for job in pulled.jobs:
+                assert await door.lanes.cancel(job.id) == "running"
+                while job.id not in pool.cancelled:
+                    await asyncio.sleep(0.005)
+            return pulled
+
+        monkeypatch.setattr(pool.lanes, "pull", late)
+        assert (await (await door.ask()).end(5)).kind == "cancelled"
+        assert not engine.requests
+        assert not pool.cancelled
+
+
 async def test_cancelled_between_two_attempts(store: Store, door: Gate) -> None:
     config = settings(max_attempts=10, breaker_failures=100)
     async with Scripted("openai", script=lambda _: [BUSY]) as engine, working(store, spec(engine), config=config):
