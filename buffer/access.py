@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,9 @@ Command = tuple[Any, ...]
 Entry = tuple[str, dict[bytes, bytes]]
 """A stream entry: its id, its fields."""
 
-_REFUSALS = ("OOM ", "-OOM", "MISCONF", "NOREPLICAS")
+# At the start; behind what the client puts ahead of it in a pipeline; with a dash, behind what Redis 6.2 puts ahead of
+# it in a script.
+_REFUSAL = re.compile(r"(?:^|: (?:-|\(['\"])?)(?:BUSY|MISCONF|NOREPLICAS|OOM|READONLY|UNBLOCKED) ")
 _AWAY = (
     errors.ConnectionError,
     errors.TimeoutError,
@@ -42,7 +45,7 @@ def trouble(error: BaseException) -> bool:
     if isinstance(error, _AWAY):
         return True
     text = str(error) if isinstance(error, errors.ResponseError) else ""
-    return text.startswith(_REFUSALS) or "OOM command" in text
+    return _REFUSAL.search(text) is not None
 
 
 def unavailable(error: BaseException) -> StoreUnavailable:

@@ -8,14 +8,14 @@ local function look(key)
     oldest = arr
   end
 end
-for i = 2, #ARGV do
-  local some, quiet = people(ARGV[i]), background(ARGV[i])
+for _, model in ipairs(asked(2)) do
+  local some, quiet = people(model), background(model)
   waiting = waiting + some + quiet
   if some > 0 then
-    look(P .. 'due:' .. ARGV[i])
+    look(P .. 'due:' .. model)
   end
   if quiet > 0 then
-    look(P .. 'wait:' .. ARGV[i] .. ':background')
+    look(P .. 'wait:' .. model .. ':background')
   end
 end
 return {waiting, int(oldest), int(now)}

@@ -8,19 +8,28 @@ local reserved, kv_reserve = math.min(tonumber(ARGV[9]), slots - 1), tonumber(AR
 local lease, expired = tonumber(ARGV[11]), ARGV[12]
 local LOOK = 16
 
-local models, lanes, queues, allowed = {}, {}, {}, {}
+-- Only queues where somebody waits: nothing comes into one meanwhile.
+local models, queues, allowed = {}, {}, {}
 local lane_count = tonumber(ARGV[13])
-for i = 14 + lane_count, #ARGV do
-  models[#models + 1] = ARGV[i]
+for _, model in ipairs(asked(14 + lane_count)) do
+  if people(model) > 0 or background(model) > 0 then
+    models[#models + 1] = model
+  end
 end
 for i = 14, 13 + lane_count do
   allowed[ARGV[i]] = true
   for _, model in ipairs(models) do
-    queues[#queues + 1] = {model = model, lane = ARGV[i], name = model .. ':' .. ARGV[i]}
+    local name = model .. ':' .. ARGV[i]
+    if call('EXISTS', P .. 'wait:' .. name) == 1 then
+      queues[#queues + 1] = {model = model, lane = ARGV[i], name = name}
+    end
   end
 end
 
-call('SADD', P .. 'backends', backend)
+-- Not written each time: when memory is full, a script that begins with it is refused, and one that begins with a release is not.
+if call('SISMEMBER', P .. 'backends', backend) == 0 then
+  call('SADD', P .. 'backends', backend)
+end
 local load_key = P .. 'load:' .. backend
 local used, used_kv, used_prefill, used_long = 0, 0, 0, 0
 for _, value in ipairs(call('HVALS', load_key)) do
@@ -178,14 +187,9 @@ end
 -- The queue's clock; users whose turn lies behind it are as good as new.
 for name, tag in pairs(tags) do
   local fair = P .. 'fair:' .. name
-  call('HSET', fair, 'V', int(tag))
+  call('ZREMRANGEBYSCORE', fair, '-inf', int(tag))
+  call('ZADD', fair, int(tag), 'V')
   call('EXPIRE', fair, 3600)
-  local users = call('HGETALL', fair)
-  for i = 1, #users, 2 do
-    if string.sub(users[i], 1, 2) == 'u:' and tonumber(users[i + 1]) <= tag then
-      call('HDEL', fair, users[i])
-    end
-  end
 end
 
 local waiting = 0

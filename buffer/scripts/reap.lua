@@ -5,6 +5,8 @@ local AT_ONCE, MOST_TAKEN, ENTRIES = 64, 3, 8
 local leases = P .. 'lease'
 
 local last = tonumber(call('GET', P .. 'swept') or '0')
+-- When memory is full, a script is refused whose first write may take some; this one may not.
+call('EXPIRE', P .. 'swept', 86400)
 call('SET', P .. 'swept', int(now), 'EX', 86400)
 if now - last > lease / 2 then
   -- The store was away and nobody could renew: everybody gets a whole lease.

@@ -24,13 +24,18 @@ if kind == 'drop' then
   return 'ok'
 end
 local fair = P .. 'fair:' .. j.model .. ':' .. j.lane
-local clock = call('HMGET', fair, 'V', 'u:' .. j.user)
-finish(j, math.max(n, j.n + 1), kind, ARGV[6])
+local clock, account = call('ZSCORE', fair, 'V'), call('ZSCORE', fair, 'u:' .. j.user)
+local data = ARGV[6]
+if kind == 'cancelled' and j.cancel ~= '' then
+  -- As whoever cancelled it said.
+  kind, data = j.cancel, call('HGET', j.key, 'cancel_end') or data
+end
+finish(j, math.max(n, j.n + 1), kind, data)
 if real then
   -- The user's next turn by what was really used. Where it had been dropped, only a turn that lies ahead is worth keeping.
-  local turn = clock[2] and tonumber(clock[2]) + real - j.cost or j.tag + real
-  if clock[2] or turn > tonumber(clock[1] or '0') then
-    call('HSET', fair, 'u:' .. j.user, int(math.max(turn, 0)))
+  local turn = account and tonumber(account) + real - j.cost or j.tag + real
+  if account or turn > tonumber(clock or '0') then
+    call('ZADD', fair, int(math.max(turn, 0)), 'u:' .. j.user)
     call('EXPIRE', fair, 3600)
   end
 end

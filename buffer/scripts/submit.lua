@@ -29,13 +29,12 @@ if limit > 0 and waiting >= limit then
 end
 
 local fair = P .. 'fair:' .. model .. ':' .. lane
-local clock = call('HMGET', fair, 'V', 'u:' .. user)
-local tag = math.max(tonumber(clock[1] or '0'), tonumber(clock[2] or '0'))
+local tag = math.max(tonumber(call('ZSCORE', fair, 'V') or '0'), tonumber(call('ZSCORE', fair, 'u:' .. user) or '0'))
 local j = {
   id = id, key = key, model = model, lane = lane, user = user, entry = '', tag = tag, cost = tonumber(ARGV[10]),
   score = now + tonumber(ARGV[7]), due = lane == 'background' and 0 or now + tonumber(ARGV[8]),
 }
-call('HSET', fair, 'u:' .. user, int(tag + j.cost))
+call('ZADD', fair, int(tag + j.cost), 'u:' .. user)
 call('EXPIRE', fair, 3600)
 call('ZADD', P .. 'models', int(now), model)
 call('EXPIRE', P .. 'models', 86400)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from buffer.job import End, Failure, decode_end
 from buffer.lanes import Lanes
 from buffer.records import Requeued
 from tests.buffer.jobs import (
@@ -47,6 +48,11 @@ async def test_a_cancel_can_say_why(lanes: Lanes) -> None:
     await lanes.submit(job("a"))
     await lanes.cancel("a", "expired")
     assert (await frames(lanes))[-1]["k"] == "expired"
+    granted = await running(lanes, "b")
+    failure = End("expired", Failure("too old", 503, "queue_timeout"))
+    assert await lanes.cancel("b", "expired", failure) == "running"
+    assert await lanes.settle("b", granted.fence, 1, End("cancelled")) == "ok"
+    assert decode_end((await frames(lanes))[-1]["d"].encode()) == failure
 
 
 async def test_cancel_tells_the_worker_and_leaves_the_credit(lanes: Lanes) -> None:

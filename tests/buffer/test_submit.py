@@ -37,7 +37,7 @@ async def test_submitted_twice_it_is_one_job(lanes: Lanes) -> None:
     assert await lanes.submit(job("a")) == Submitted("known", 0, "waiting", 1)
     assert await record(lanes, "a") == before
     assert await lanes.store.redis.xlen(lanes.keys.jobs("fast")) == 1
-    assert await lanes.store.redis.hget(lanes.keys.fair("m", "fast"), "u:u") == b"100"
+    assert await lanes.store.redis.zscore(lanes.keys.fair("m", "fast"), "u:u") == 100
 
 
 async def test_submitted_again_it_gets_the_new_inbox(lanes: Lanes) -> None:
@@ -104,7 +104,7 @@ async def test_users_take_turns(lanes: Lanes) -> None:
 async def test_a_user_pays_what_was_really_used(lanes: Lanes) -> None:
     granted = await running(lanes, cost=100)
     await lanes.settle("a", granted.fence, 1, End("done"), real_tokens=30)
-    assert await lanes.store.redis.hget(lanes.keys.fair("m", "fast"), "u:u") == b"30"
+    assert await lanes.store.redis.zscore(lanes.keys.fair("m", "fast"), "u:u") == 30
 
 
 async def test_users_behind_the_queues_clock_are_forgotten(lanes: Lanes) -> None:
@@ -113,8 +113,8 @@ async def test_users_behind_the_queues_clock_are_forgotten(lanes: Lanes) -> None
     await lanes.submit(job("b0", user="b", cost=100))
     await lanes.submit(job("b1", user="b", cost=100))
     assert len(await ids(lanes, 3)) == 3
-    fair = await lanes.store.redis.hgetall(lanes.keys.fair("m", "fast"))
-    assert fair == {b"V": b"100", b"u:b": b"200"}
+    fair = await lanes.store.redis.zrange(lanes.keys.fair("m", "fast"), 0, -1, withscores=True)
+    assert dict(fair) == {b"V": 100, b"u:b": 200}
     assert await lanes.store.redis.ttl(lanes.keys.fair("m", "fast")) > 3590
 
 
