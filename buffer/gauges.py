@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from buffer.job import LANES
 from buffer.lanes import Lanes
-from buffer.load import alive_workers, read_states
+from buffer.load import read_states, read_workers
 from buffer.telemetry import BackendGauges, Gauges
 
 
@@ -15,7 +15,7 @@ async def read_gauges(pools: Iterable[Lanes]) -> Gauges:
     depth: dict[str, int] = dict.fromkeys(LANES, 0)
     oldest_s: dict[str, float] = dict.fromkeys(LANES, 0.0)
     backends: dict[str, BackendGauges] = {}
-    workers = 0
+    workers: set[str] = set()
     for lanes in pools:
         for lane, found in (await lanes.depths()).items():
             depth[lane] += found.waiting
@@ -23,5 +23,6 @@ async def read_gauges(pools: Iterable[Lanes]) -> Gauges:
         for state in await read_states(lanes.store, lanes.keys):
             load = await lanes.load(state.name)
             backends[state.name] = BackendGauges(load.jobs, state.limit, state.up, state.breaker_open)
-        workers += await alive_workers(lanes.store, lanes.keys)
-    return Gauges(depth, oldest_s, backends, workers)
+        # One that serves several pools tells each of them.
+        workers.update(worker.id for worker in await read_workers(lanes.store, lanes.keys))
+    return Gauges(depth, oldest_s, backends, len(workers))
