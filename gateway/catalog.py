@@ -35,6 +35,7 @@ class Catalog:
         self._cold_until = time.monotonic() + cold_s
         self._reading = asyncio.Lock()
         self._read_at = float("-inf")
+        """Also where it failed."""
         self._models: Models | None = None
         self._last_known: Models | None = None
         """The newest in which there were back ends."""
@@ -44,18 +45,18 @@ class Catalog:
 
         While the store is away, what was known before; raises ``StoreUnavailable`` where nothing was.
         """
-        if self._models is not None and time.monotonic() - self._read_at < fresh_s:
-            return self._models
+        if time.monotonic() - self._read_at < fresh_s:
+            return self._known()
         async with self._reading:
-            if self._models is not None and time.monotonic() - self._read_at < fresh_s:
-                return self._models
+            if time.monotonic() - self._read_at < fresh_s:
+                # Whoever waited here for a store that does not answer has waited long enough.
+                return self._known()
             try:
                 async with asyncio.timeout(_READ_S):
                     found = await self._ask()
-            except (StoreUnavailable, TimeoutError) as error:
-                if self._models is None:
-                    raise StoreUnavailable("back ends are not known yet") from error
-                found = self._models
+            except (StoreUnavailable, TimeoutError):
+                self._read_at = time.monotonic()
+                return self._known()
             self._read_at = time.monotonic()
             if found.states:
                 self._last_known = found
@@ -63,6 +64,11 @@ class Catalog:
                 self._cold_until = self._read_at + _EMPTIED_S
             self._models = found
             return self._models
+
+    def _known(self) -> Models:
+        if self._models is None:
+            raise StoreUnavailable("back ends are not known yet")
+        return self._models
 
     async def list(self) -> Models:
         """For the lists of models: as ``read``, but while the system starts it waits for the first back end.

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from typing import Any
 
 import pytest
 
+from gateway import catalog
+from gateway.catalog import Catalog
+from gateway.delivery import Timing
 from gateway.intake import Intake, Order
 from tests.gateway.rig import MODEL, Rig, rig
 
@@ -41,6 +45,19 @@ async def test_large_chats_are_read_beside_the_loop(monkeypatch: pytest.MonkeyPa
         await sent(r, "x" * 300_000)
         await sent(r, "x")
     assert [on_the_loop for _, on_the_loop in made] == [False, True]
+
+
+async def test_a_store_that_does_not_answer_is_waited_for_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(_: Catalog) -> None:
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(catalog, "_READ_S", 0.2)
+    async with rig(show=False, timing=Timing(cold_s=0)) as r:
+        monkeypatch.setattr(Catalog, "_ask", never)
+        began_at = time.monotonic()
+        answers = await asyncio.gather(*(r.client.get("/v1/models") for _ in range(20)))
+        assert time.monotonic() - began_at < 2
+    assert {answer.status_code for answer in answers} == {503}
 
 
 async def test_each_of_n_answers_counts(monkeypatch: pytest.MonkeyPatch) -> None:
