@@ -30,6 +30,7 @@ class Waiting:
     score: float
     due_at: float | None
     tag: float
+    cost: float
     need: Need
     serial: int
     """Number of its coming, so that equal scores keep the order of arrival."""
@@ -82,6 +83,7 @@ class Lineup:
             score=now_at + offset_s(need.lane, prefill_s, self._max_wait_s),
             due_at=None if due_s is None else now_at + due_s,
             tag=turns.tag(user, cost),
+            cost=cost,
             need=need,
             serial=self._serial,
         )
@@ -107,7 +109,7 @@ class Lineup:
 
     def correct(self, job: Waiting, cost_more: float) -> None:
         """An answer took ``cost_more`` than its job was put in with."""
-        self._queue(job.model, job.lane).turns.correct(job.user, cost_more)
+        self._queue(job.model, job.lane).turns.correct(job.user, cost_more, job.tag + job.cost + cost_more)
 
     def pull(self, *, want: int, credit: Credit, load: Load, models: Sequence[str] = ("",)) -> list[Waiting]:
         """At most ``want`` jobs that may go now, in order; they leave the queue and are added to ``load``."""

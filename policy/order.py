@@ -45,7 +45,10 @@ class Turns:
         self.now = tag
         self._next = {user: at for user, at in self._next.items() if at > tag}
 
-    def correct(self, user: str, cost_more: float) -> None:
-        """An answer took ``cost_more`` than was reckoned with (less: negative)."""
+    def correct(self, user: str, cost_more: float, turn: float) -> None:
+        """An answer took ``cost_more`` than was reckoned with (less: negative). ``turn``: the next one of a user who
+        has been forgotten meanwhile; kept if it lies ahead."""
         if user in self._next:
-            self._next[user] += cost_more
+            self._next[user] = max(0.0, self._next[user] + cost_more)
+        elif turn > self.now:
+            self._next[user] = turn

@@ -127,6 +127,17 @@ def test_any_k_pulls_in_a_row_serve_k_users(arrivals: list[tuple[str, float]]) -
         assert {job.user for job in row} == waiting
 
 
+def test_a_user_who_was_forgotten_still_pays_for_a_long_answer() -> None:
+    lineup = Lineup(W)
+    first = put(lineup, "a0", 0.0, "fast", user="a")
+    for name in ("b0", "b1", "b2"):
+        put(lineup, name, 0.0, "fast", user="b")
+    lineup.pull(want=3, credit=ROOM, load=Load())
+    lineup.correct(first, 500)
+    put(lineup, "a1", 0.0, "fast", user="a")
+    assert order(lineup) == ["b2", "a1"]
+
+
 def test_removing_one_leaves_no_trace() -> None:
     lineup = Lineup(W)
     put(lineup, "a", 0.0, "fast")

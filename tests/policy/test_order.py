@@ -33,8 +33,13 @@ def test_turns_by_tokens_and_the_account_is_forgotten() -> None:
     assert turns.tag("b", 10) == 0
     turns.went(100)
     assert turns.tag("b", 10) == 100, "nobody saves up turns by staying away"
-    turns.correct("a", -150)
+    turns.correct("a", -150, 150)
     assert turns.tag("a", 1) == 150
-    turns.correct("unknown", 5)
     turns.went(1000)
     assert turns.tag("a", 1) == 1000
+    turns.went(2000)
+    turns.correct("a", 900, 1900)
+    assert turns.tag("a", 1) == 2000, "forgotten: a turn that is past is not kept"
+    turns.went(3000)
+    turns.correct("a", 5000, 7000)
+    assert turns.tag("a", 1) == 7000, "forgotten: one that lies ahead is"
