@@ -77,7 +77,7 @@ def _shown(told: Any) -> Shown:
 
 def _entries(told: Any) -> list[dict[str, Any]]:
     found = told.get("models") if isinstance(told, dict) else None
-    return [entry for entry in found or [] if isinstance(entry, dict) and _name(entry)]
+    return [entry for entry in found if isinstance(entry, dict) and _name(entry)] if isinstance(found, list) else []
 
 
 def _name(entry: dict[str, Any]) -> str:

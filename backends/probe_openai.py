@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from typing import Any
 
@@ -60,8 +61,9 @@ def _object(client: Client, answer: httpx.Response | None) -> dict[str, Any]:
 def _listed(client: Client, answer: httpx.Response | None) -> Probe:
     if answer is None:
         raise BackendError(f"Back end '{client.name}' lists no models; is its address right?", kind="failed")
-    told = _object(client, answer)
-    cards = [card for card in told.get("data") or [] if isinstance(card, dict) and isinstance(card.get("id"), str)]
+    given = _object(client, answer).get("data")
+    data: list[Any] = given if isinstance(given, list) else []
+    cards = [card for card in data if isinstance(card, dict) and isinstance(card.get("id"), str)]
     return Probe(
         models=[_model(card) for card in cards],
         simulated=any(card.get("simulated") is True or card.get("owned_by") == SIMULATED_OWNER for card in cards),
@@ -138,7 +140,7 @@ def _samples(metrics: str) -> list[tuple[str, dict[str, str], float]]:
 
 def _total(metrics: str, name: str) -> int | None:
     """The sum over all engines and models; None if it is not told."""
-    values = [value for found, _, value in _samples(metrics) if found == name]
+    values = [value for found, _, value in _samples(metrics) if found == name and math.isfinite(value)]
     return round(sum(values)) if values else None
 
 

@@ -39,6 +39,13 @@ async def test_vllm_that_tells_no_cache_size(blocks: str) -> None:
         assert (found.kv_tokens, found.waiting, found.running, len(found.models)) == (None, None, None, 1)
 
 
+async def test_vllm_with_counts_that_are_no_numbers() -> None:
+    async with scripted("vllm") as engine:
+        engine.pages["/metrics"] = Status(200, "vllm:num_requests_waiting NaN\nvllm:num_requests_running +Inf\n")
+        found = await look(engine, "vllm")
+        assert (found.waiting, found.running, len(found.models)) == (None, None, 1)
+
+
 async def test_vllm_whose_engine_is_dead() -> None:
     async with scripted("vllm") as engine:
         engine.pages["/health"] = Status(503)
@@ -154,6 +161,14 @@ async def test_lists_that_are_none(kind: Kind, page: Any, expected: str) -> None
     async with scripted(kind) as engine:
         engine.pages["/api/tags" if kind == "ollama" else "/v1/models"] = page
         assert (await failure(engine, kind)).kind == expected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("page", [5, [1], {"data": 5, "models": 5}, {"data": {"a": 1}, "models": "ab"}])
+async def test_lists_of_another_kind_are_empty(kind: Kind, page: Any) -> None:
+    async with scripted(kind) as engine:
+        engine.pages["/api/tags" if kind == "ollama" else "/v1/models"] = Status(200, page)
+        assert (await look(engine, kind)).models == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
