@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
+from buffer.embed import Vector
 from buffer.job import Content, Event, Logprobs, Reasoning, ToolDelta
 
 
@@ -36,6 +37,8 @@ def weight(event: Event) -> int:
             return 32 + len(event.arguments)
         case Logprobs():
             return 32 + len(event.json)
+        case Vector():
+            return 32 + len(event.data)
         case _:
             return 32
 

@@ -6,16 +6,12 @@ MessagePack in reply entries and frames. Fields that are only carried through st
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 from msgspec import Raw, Struct
 
-if TYPE_CHECKING:
-    OptionalRaw = Raw | None
-else:
-    # In a union msgspec takes nothing raw. As defaults are not checked, the field may be None all the same.
-    OptionalRaw = Raw
+from buffer.embed import OptionalRaw, Vector
 
 Lane = Literal["thinking", "fast", "normal", "slow", "background"]
 LANES: tuple[Lane, ...] = ("thinking", "fast", "normal", "slow", "background")
@@ -191,7 +187,7 @@ class Origin(Struct, tag="o", array_like=True):
     fingerprint: str
 
 
-Event = Content | Reasoning | ToolDelta | Logprobs | Finish | Usage | Origin
+Event = Content | Reasoning | ToolDelta | Logprobs | Finish | Usage | Origin | Vector
 
 EndKind = Literal["done", "failed", "cancelled", "expired"]
 

@@ -32,10 +32,10 @@ FIXED = (
     "bell",
     "dead",
 )
-"""Names (after the base) that live without a lifetime. ``wait:``, ``turn:``, ``due:`` and ``load:`` have none either,
-and empty themselves.
+"""Names (after the base) that live without a lifetime. ``wait:``, ``turn:``, ``due:``, ``load:`` and ``inputs`` have
+none either, and empty themselves.
 """
-SELF_EMPTYING = ("wait:", "turn:", "due:", "load:")
+SELF_EMPTYING = ("wait:", "turn:", "due:", "load:", "inputs")
 
 
 class Keys:
@@ -87,6 +87,12 @@ class Keys:
         through.
         """
         return f"{self.base}models"
+
+    def inputs(self, lane: str) -> str:
+        """Hash: waiting job of embeddings → how many inputs it has, if several. For the queue's limit; one for
+        ``background``, one for all else.
+        """
+        return f"{self.base}inputs:background" if lane == "background" else f"{self.base}inputs"
 
     def inbox(self, name: str) -> str:
         """``name`` is ``<gateway>:<incarnation>``, as it stands in a job's ``inbox`` field."""

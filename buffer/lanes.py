@@ -35,8 +35,8 @@ class Lanes(Grants):
     """
 
     async def submit(self, job: NewJob, *, limit: int = 0) -> Submitted:
-        """Puts a job into its queue. ``limit``: most waiting jobs in the pool (for a background job: most of those); 0
-        = no limit.
+        """Puts a job into its queue. ``limit``: most waiting jobs in the pool (for a background job: most of those; of
+        embeddings: most inputs); 0 = no limit.
         """
         large = len(job.body) > LARGE_BODY
         call = self._call(
@@ -56,6 +56,7 @@ class Lanes(Grants):
             int(job.det),
             limit,
             b"" if large else job.body,
+            job.inputs,
         )
         key = self.keys.job(job.id)
         ahead: list[Command] = [("HSET", key, "body", job.body), ("EXPIRE", key, BODY_S)] if large else []

@@ -42,6 +42,8 @@ class NewJob:
     long: bool = False
     det: bool = False
     """Detached: lives on without its client's connection."""
+    inputs: int = 0
+    """Embeddings: how many inputs it has. Where this is set, the queue's limit counts inputs, not jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,8 @@ class Submitted:
     fence: int
     state: JobState
     waiting: int
-    """Jobs of people (no background ones) that wait in the pool, this one included if it is new; for Retry-After."""
+    """Jobs of people (no background ones) that wait in the pool, this one included if it is new; for Retry-After. Of
+    embeddings: inputs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,9 @@ local function enter(j)
   end
   call('ZADD', P .. 'wait:' .. queue, int(j.score), j.id)
   call('ZADD', P .. 'turn:' .. queue, int(j.tag), turn_member(j))
+  if j.inputs > 1 then
+    call('HSET', several(j.lane), j.id, int(j.inputs))
+  end
   if j.due > 0 then
     call('ZADD', P .. 'due:' .. j.model, int(j.due), j.id)
   end

@@ -1,6 +1,10 @@
 local function turn_member(j)
   return string.format('%016.0f', j.score) .. ':' .. j.id
 end
+-- Hash: waiting job of embeddings → its inputs, if they are several.
+local function several(lane)
+  return P .. (lane == 'background' and 'inputs:background' or 'inputs')
+end
 -- Out of every order, lease and credit. Releases only, so it runs also when memory is full, and so do the writes after it.
 -- Gives how many places at back ends became free.
 local function out(j)
@@ -9,6 +13,9 @@ local function out(j)
   call('ZREM', P .. 'turn:' .. queue, turn_member(j))
   call('ZREM', P .. 'due:' .. j.model, j.id)
   call('ZREM', P .. 'lease', j.id)
+  if j.inputs > 1 then
+    call('HDEL', several(j.lane), j.id)
+  end
   if j.backend ~= '' then
     return call('HDEL', P .. 'load:' .. j.backend, j.id)
   end
