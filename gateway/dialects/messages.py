@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TypeVar
 
 import msgspec
@@ -159,21 +160,31 @@ def tie_results(messages: list[Message]) -> None:
     """
     names: dict[str, str] = {}
     answered: set[str] = set()
-    calls: list[ToolCall] = []
+    calls: deque[ToolCall] = deque()
+    by_name: dict[str, deque[ToolCall]] = {}
     orphans = 0
     for message in messages:
         if message.role == "assistant" and message.tool_calls:
-            calls = message.tool_calls
+            calls = deque(message.tool_calls)
             names.update((call.id, call.name) for call in calls)
+            by_name = {}
+            for call in calls:
+                by_name.setdefault(call.name, deque()).append(call)
         if message.role != "tool":
             continue
         if message.tool_call_id not in names:
-            open_calls = [call for call in calls if call.id not in answered]
-            named = [call for call in open_calls if call.name == message.tool_name]
-            if found := named or open_calls:
-                message.tool_call_id = found[0].id
+            found = _first_open(by_name.get(message.tool_name, deque()), answered) or _first_open(calls, answered)
+            if found is not None:
+                message.tool_call_id = found.id
             elif not message.tool_call_id:
                 message.tool_call_id = f"call_orphan_{orphans}"
                 orphans += 1
         answered.add(message.tool_call_id)
         message.tool_name = message.tool_name or names.get(message.tool_call_id, "")
+
+
+def _first_open(calls: deque[ToolCall], answered: set[str]) -> ToolCall | None:
+    """The first call that nothing has answered yet. Those before it are dropped, so that many cost no more than few."""
+    while calls and calls[0].id in answered:
+        calls.popleft()
+    return calls[0] if calls else None

@@ -1,5 +1,6 @@
 import base64
 import json
+import time
 
 import pytest
 
@@ -160,3 +161,14 @@ def test_parts_of_text_are_joined():
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     assert from_openai({"role": "user", "content": parts})[0].content == "a\nb"
     assert from_openai({"role": "user", "content": []})[0].content == ""
+
+
+def test_many_results_without_ids_cost_no_more_than_few():
+    calls = [{"function": {"name": f"f{number % 7}"}} for number in range(20_000)]
+    results = [{"role": "tool", "content": "", "tool_name": "f3"}] * 20_000
+    body = {"model": "m", "messages": [{"role": "assistant", "tool_calls": calls}, *results]}
+    began_at = time.perf_counter()
+    messages = ollama.parse_chat(json.dumps(body).encode()).messages
+    assert time.perf_counter() - began_at < 2
+    assert len({message.tool_call_id for message in messages[1:]}) == 20_000
+    assert [message.tool_call_id for message in messages[1:3]] == ["call_0_3", "call_0_10"]
