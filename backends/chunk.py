@@ -36,12 +36,18 @@ class Delta(Struct):
 
 class ChoiceLogprobs(Struct):
     content: Raw = NOTHING
+    # Any: the older form, of completions; see ``token_logprobs``.
+    tokens: Any = None
+    token_logprobs: Any = None
+    top_logprobs: Any = None
 
 
 class Choice(Struct):
     index: int = 0
     delta: Delta | None = None
     message: Delta | None = None
+    text: Any = None
+    """Of a completion, which has neither of the two above."""
     logprobs: ChoiceLogprobs | None = None
     finish_reason: str | None = None
 

@@ -15,7 +15,7 @@ from backends.base import BackendError
 from backends.client import Client
 from backends.failures import ContextTooLongError, broken, early_end
 from backends.trim import trim
-from buffer.job import Chat, Event, Origin, Usage
+from buffer.job import Chat, Content, Event, Origin, Usage
 
 COMPLETE_S = 2.0
 """How long counts may still come after every answer has ended."""
@@ -149,6 +149,20 @@ async def guarded(chat: Chat, attempt: Callable[[Chat], Stream]) -> Stream:
             raise
         else:
             return
+
+
+async def echoed(stream: Stream, prompt: str) -> Stream:
+    """One answer's events with the prompt before its first word. Until then nothing is said, and it can be tried again
+    elsewhere."""
+    begun = False
+    async with aclosing(stream):
+        async for events in stream:
+            if begun or all(isinstance(event, Origin) for event in events):
+                yield events
+                continue
+            begun = True
+            at = next(place for place, event in enumerate(events) if not isinstance(event, Origin))
+            yield [*events[:at], Content(prompt), *events[at:]]
 
 
 async def side_by_side(streams: Sequence[Stream]) -> Stream:

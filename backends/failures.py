@@ -13,6 +13,7 @@ MESSAGE_LIMIT = 500
 """Characters."""
 CLIENT_STATUSES = frozenset({400, 404, 405, 406, 409, 410, 411, 413, 414, 415, 416, 422, 431})
 BUSY_STATUSES = frozenset({429, 503})
+UNABLE_STATUS = 501
 
 _PATH = re.compile(r"(?<![\w:/.])(?:[A-Za-z]:)?(?:[/\\][\w.@+\-]+){2,}[/\\]?(?:[:,]? line \d+)?")
 _VALIDATION = re.compile(r"^\d+ validation errors?", re.IGNORECASE)
@@ -46,6 +47,9 @@ def from_status(name: str, status: int, body: bytes) -> BackendError:
         return BackendError(f"Back end '{name}' takes no request now: {message}", kind="refused", status=503)
     if status in CLIENT_STATUSES:
         return complaint.client(name, status)
+    if status == UNABLE_STATUS:
+        # What this model cannot do, it cannot the next time either; and clients try again after a 5xx.
+        return complaint.client(name, 400)
     message = complaint.message or "It gave no reason."
     return BackendError(f"Back end '{name}' failed with status {status}: {message}", kind="failed")
 

@@ -9,12 +9,13 @@ import msgspec
 from backends.answer import Answer
 from backends.base import Probe
 from backends.client import Client
-from backends.exchange import Patience, Stream, exchange, guarded, side_by_side
+from backends.exchange import Patience, Stream, echoed, exchange, guarded, side_by_side
 from backends.openai import new_call_id, single
 from backends.probe_ollama import Shown, probe
 from backends.read_ollama import OllamaReader
 from backends.render_ollama import render_ollama
-from backends.thinking import plan
+from backends.render_text import echoes, render_generate
+from backends.thinking import literal, plan
 from buffer.backend import BackendSpec
 from buffer.job import Chat
 
@@ -44,15 +45,21 @@ class OllamaBackend:
         await self._client.aclose()
 
     def _attempt(self, upstream_model: str, chat: Chat) -> Stream:
-        if chat.n == 1:
-            return self._answer(chat, upstream_model)
-        return side_by_side([self._answer(one, upstream_model) for one in single(chat)])
+        alone = [chat] if chat.n == 1 else single(chat)
+        streams = [self._answer(one, upstream_model) for one in alone]
+        if echoes(chat):
+            streams = [echoed(stream, chat.prompt or "") for stream in streams]
+        return streams[0] if chat.n == 1 else side_by_side(streams)
 
     async def _answer(self, chat: Chat, upstream_model: str) -> Stream:
-        chosen = plan(chat, upstream_model, "ollama")
-        rendered = render_ollama(
-            chat, upstream_model, chosen, num_ctx=self.spec.num_ctx, can_think=upstream_model not in self._plain
-        )
+        num_ctx, mute = self.spec.num_ctx, False
+        if chat.prompt is None:
+            path, chosen = "/api/chat", plan(chat, upstream_model, "ollama")
+            can_think = upstream_model not in self._plain
+            rendered = render_ollama(chat, upstream_model, chosen, num_ctx=num_ctx, can_think=can_think)
+        else:
+            path, chosen = "/api/generate", literal(chat)
+            rendered, mute = render_generate(chat, upstream_model, num_ctx=num_ctx)
         body = msgspec.json.encode(rendered)
         answer = Answer(
             0,
@@ -60,9 +67,10 @@ class OllamaBackend:
             splitter=chosen.splitter(),
             new_id=new_call_id,
             one_call=chat.parallel_tool_calls is False,
+            mute=mute,
         )
         reader = OllamaReader(self.spec.name, answer)
-        stream = exchange(self._client, "/api/chat", body, reader, headers={}, patience=self._patience)
+        stream = exchange(self._client, path, body, reader, headers={}, patience=self._patience)
         try:
             async for events in stream:
                 yield events

@@ -1,4 +1,4 @@
-"""vLLM, llama.cpp's server, and whatever else speaks OpenAI's chat completions."""
+"""vLLM, llama.cpp's server, and whatever else speaks OpenAI's chat completions and completions."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ import msgspec
 
 from backends.answer import Answer
 from backends.base import Probe
+from backends.chunk import decode_chunk
 from backends.client import Client
-from backends.exchange import Patience, Stream, exchange, guarded, side_by_side
+from backends.exchange import Patience, Stream, echoed, exchange, guarded, side_by_side
+from backends.native import decode_native
 from backends.probe_openai import probe
 from backends.read_openai import CompletionReader
 from backends.render_openai import Rendered, render
-from backends.thinking import Plan, plan
+from backends.render_text import INFILL, echoes, render_text
+from backends.thinking import Plan, literal, plan
 from buffer.backend import BackendSpec
 from buffer.job import Chat
 
@@ -48,21 +51,33 @@ class OpenAIBackend:
         await self._client.aclose()
 
     def _attempt(self, upstream_model: str, request_id: str, chat: Chat) -> Stream:
-        if chat.n == 1 or self.spec.kind != "llamacpp":
+        if self.spec.kind != "llamacpp":
             return self._answers(chat, upstream_model, request_id)
         # llama.cpp refuses more answers than it has slots, and mixes up what they share.
-        return side_by_side([self._answers(one, upstream_model, request_id) for one in single(chat)])
+        alone = [chat] if chat.n == 1 else single(chat)
+        streams = [self._answers(one, upstream_model, request_id) for one in alone]
+        if echoes(chat):
+            # It takes no notice of the wish.
+            streams = [echoed(stream, chat.prompt or "") for stream in streams]
+        return streams[0] if chat.n == 1 else side_by_side(streams)
 
     async def _answers(self, chat: Chat, upstream_model: str, request_id: str) -> Stream:
-        chosen = plan(chat, upstream_model, self.spec.kind, parses=upstream_model in self._parses)
-        rendered = render(chat, self.spec.kind, upstream_model, chosen, context=self._contexts.get(upstream_model, 0))
-        reader = CompletionReader(self.spec.name, _new_answers(chat, chosen, rendered))
+        kind, context = self.spec.kind, self._contexts.get(upstream_model, 0)
+        path = _PATH
+        if chat.prompt is None:
+            chosen = plan(chat, upstream_model, kind, parses=upstream_model in self._parses)
+            rendered = render(chat, kind, upstream_model, chosen, context=context)
+        else:
+            chosen = literal(chat)
+            path, rendered = render_text(chat, kind, upstream_model, context=context)
+        decode = decode_native if path == INFILL else decode_chunk
+        reader = CompletionReader(self.spec.name, _new_answers(chat, chosen, rendered), decode)
         body = rendered.body()
         # vLLM makes it the request's name, and names of requests under way must not meet again.
         headers = {"X-Request-Id": f"{_NOT_IN_IDS.sub('-', request_id)[:64]}-{secrets.token_hex(4)}"}
         try:
             async with aclosing(
-                exchange(self._client, _PATH, body, reader, headers=headers, patience=self._patience)
+                exchange(self._client, path, body, reader, headers=headers, patience=self._patience)
             ) as events_of_reads:
                 async for events in events_of_reads:
                     yield events

@@ -1,4 +1,4 @@
-"""Pure: from the lines of Ollama's ``/api/chat`` to events."""
+"""Pure: from the lines of Ollama's ``/api/chat`` and ``/api/generate`` to events."""
 
 from __future__ import annotations
 
@@ -34,6 +34,9 @@ class _Message(Struct):
 
 class _Line(Struct):
     message: _Message | None = None
+    response: str | None = None
+    """Of ``/api/generate``, in place of a message."""
+    thinking: str | None = None
     done: bool = False
     done_reason: str | None = None
     error: Any = None
@@ -109,7 +112,7 @@ class OllamaReader:
         self.seen += 1
         if line.error:
             raise from_payload(self._name, line.error)
-        answer, message = self._answer, line.message or _Message()
+        answer, message = self._answer, line.message or _Message(line.response, line.thinking)
         answer.reasoning(message.thinking or "", out)
         answer.content(message.content or "", out)
         for call in message.tool_calls or ():

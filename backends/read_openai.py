@@ -1,16 +1,17 @@
-"""Pure: from the bytes of a chat completion, streamed or whole, to events, whatever engine sent it."""
+"""Pure: from the bytes of a chat completion or a completion, streamed or whole, to events, whatever engine sent it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from backends.answer import Answer
 from backends.base import BackendError
-from backends.chunk import Choice, Chunk, Counts, Function, Metrics, Timings, decode_chunk
+from backends.chunk import Choice, Chunk, Counts, Delta, Function, Metrics, Timings, decode_chunk
 from backends.failures import early_end, from_payload
+from backends.token_logprobs import told as told_logprobs
 from backends.wire import Events, LineTooLongError
 from buffer.job import Event, Logprobs, Origin, Usage
 
@@ -21,8 +22,10 @@ _BROKEN_REASONS = frozenset({"abort", "error"})
 class CompletionReader:
     """Reads one request's ``answers``. See ``backends.exchange.Reader``."""
 
-    def __init__(self, name: str, answers: Sequence[Answer]) -> None:
-        """``name``: the back end's, for what is said of errors."""
+    def __init__(
+        self, name: str, answers: Sequence[Answer], decode: Callable[[bytes], Chunk | None] = decode_chunk
+    ) -> None:
+        """``name``: the back end's, for what is said of errors. ``decode``: None of what is no message at all."""
         self.failure: BackendError | None = None
         self.over = False
         self.complete = False
@@ -30,6 +33,7 @@ class CompletionReader:
         self.seen = 0
         self._name = name
         self._answers = answers
+        self._decode = decode
         self._events = Events()
         self._ended: set[int] = set()
         self._usage: Usage | None = None
@@ -56,7 +60,7 @@ class CompletionReader:
 
     def flush(self) -> list[Event]:
         # What is cut short in its last line is reported as an early end, not as bad JSON.
-        rest = [one for one in self._events.flush() if one.strip() == b"[DONE]" or decode_chunk(one) is not None]
+        rest = [one for one in self._events.flush() if one.strip() == b"[DONE]" or self._decode(one) is not None]
         return self._read(rest, unless_complete="closed the connection before the answer was complete")
 
     def whole(self, body: bytes) -> list[Event]:
@@ -87,7 +91,7 @@ class CompletionReader:
             if not self.complete:
                 raise early_end(self._name, "ended the answer without a reason")
             return
-        chunk = decode_chunk(payload)
+        chunk = self._decode(payload)
         if chunk is None:
             lines = payload.split(b"\n")
             if len(lines) == 1:
@@ -121,6 +125,8 @@ class CompletionReader:
 
     def _choice(self, choice: Choice, answer: Answer, out: list[Event]) -> None:
         delta = choice.delta or choice.message
+        if choice.text is not None:
+            delta = Delta(content=choice.text)
         if delta is not None:
             thought = _text(delta.reasoning) or _text(delta.reasoning_content)
             content = _text(delta.content)
@@ -131,7 +137,7 @@ class CompletionReader:
                 function = call.function or Function()
                 answer.tool(key, call.id or "", function.name or "", _arguments(function.arguments), out)
             if choice.logprobs is not None and not answer.finished:
-                told = bytes(choice.logprobs.content).decode("utf-8", "replace")
+                told = told_logprobs(choice.logprobs)
                 # Those of thinking that is kept back would tell it after all.
                 if told not in ("null", "[]") and (content or not thought or answer.shows_thinking):
                     out.append(Logprobs(told, answer.index))

@@ -29,14 +29,21 @@ def render_ollama(
         "model": upstream_model,
         "messages": [_message(message) for message in chat.messages],
         "stream": True,
-        "options": _options(chat, num_ctx),
+        "options": options_of(chat, num_ctx),
+        **settings(chat),
     }
     if tools := _tools(chat):
         fields["tools"] = tools
-    if (wanted := ollama_format(chat)) is not None:
-        fields["format"] = wanted
     if (think := ollama_think(chosen, chat, can_think=can_think)) is not None:
         fields["think"] = think
+    return fields
+
+
+def settings(chat: Chat) -> dict[str, Any]:
+    """What stands beside the options on both of Ollama's ways to ask. Raises ``BackendError``."""
+    fields: dict[str, Any] = {}
+    if (wanted := ollama_format(chat)) is not None:
+        fields["format"] = wanted
     if chat.keep_alive is not None:
         fields["keep_alive"] = chat.keep_alive
     if not chat.truncate:
@@ -56,7 +63,7 @@ def _message(message: Message) -> dict[str, Any]:
     if message.reasoning:
         wire["thinking"] = message.reasoning
     if not isinstance(message.content, str):
-        media = [_base64(part.url) for part in message.content if isinstance(part, ImagePart)]
+        media = [base64_of(part.url) for part in message.content if isinstance(part, ImagePart)]
         media += [part.data for part in message.content if isinstance(part, AudioPart)]
         if media:
             wire["images"] = media
@@ -86,7 +93,7 @@ def _arguments(text: str) -> Raw | dict[str, Any]:
     return {}
 
 
-def _base64(url: str) -> str:
+def base64_of(url: str) -> str:
     head, comma, data = url.partition(",")
     if not comma or not head.startswith("data:"):
         message = "Images must be sent as base64: Ollama fetches no links."
@@ -111,7 +118,7 @@ def _name(tool: Any) -> Any:
     return function.get("name") if isinstance(function, dict) else None
 
 
-def _options(chat: Chat, num_ctx: int | None) -> dict[str, Any]:
+def options_of(chat: Chat, num_ctx: int | None) -> dict[str, Any]:
     left_out = _OURS | _LOADING if num_ctx else _OURS | (_LOADING - {"num_ctx"})
     options: dict[str, Any] = {name: value for name, value in chat.options.items() if name not in left_out}
     options |= {name: value for name, value in msgspec.to_builtins(chat.sampling).items() if value is not None}

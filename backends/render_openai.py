@@ -11,7 +11,7 @@ from backends.extras import extra_fields
 from backends.render_messages import openai_messages
 from backends.thinking import Plan
 from buffer.backend import Kind
-from buffer.job import Chat, Sampling
+from buffer.job import Chat, Format, Sampling
 
 STOP_LIMIT = 4
 """Stop texts that vLLM and OpenAI take; llama.cpp takes any number."""
@@ -39,7 +39,7 @@ def render(chat: Chat, kind: Kind, upstream_model: str, chosen: Plan, *, context
     if not (kind == "llamacpp" and chat.logprobs and chat.tools):
         # llama.cpp refuses that combination in a stream.
         fields |= {"stream": True, "stream_options": {"include_usage": True}}
-    fields |= _sampling(chat.sampling, kind, lenient=lenient, context=context)
+    fields |= sampling_fields(chat.sampling, kind, lenient=lenient, context=context)
     fields |= _shape(chat)
     if chosen.continues and kind == "vllm":
         fields |= {"continue_final_message": True, "add_generation_prompt": False}
@@ -55,6 +55,11 @@ def render(chat: Chat, kind: Kind, upstream_model: str, chosen: Plan, *, context
     if chat.max_tokens is not None:
         most = max(1, chat.max_tokens) if lenient else chat.max_tokens
         fields["max_tokens"] = min(most, context) if lenient and context else most
+    return Rendered(fields, put_stops(fields, chat, kind), mute)
+
+
+def put_stops(fields: dict[str, Any], chat: Chat, kind: Kind) -> list[str]:
+    """Tells the engine of as many stop texts as it takes. Gives the rest."""
     stops = [stop for stop in chat.stop if stop]
     told = stops if kind == "llamacpp" else stops[:STOP_LIMIT]
     if told:
@@ -62,7 +67,7 @@ def render(chat: Chat, kind: Kind, upstream_model: str, chosen: Plan, *, context
     if len(told) < len(stops) and kind == "vllm":
         # The answer may be ended here, before the engine gives its counts.
         fields["stream_options"] = {"include_usage": True, "continuous_usage_stats": True}
-    return Rendered(fields, stops[len(told) :], mute)
+    return stops[len(told) :]
 
 
 def _shape(chat: Chat) -> dict[str, Any]:
@@ -77,13 +82,7 @@ def _shape(chat: Chat) -> dict[str, Any]:
         if chat.parallel_tool_calls is not None:
             fields["parallel_tool_calls"] = chat.parallel_tool_calls
     if chat.format is not None:
-        if chat.format.schema is None:
-            fields["response_format"] = {"type": "json_object"}
-        else:
-            schema: dict[str, Any] = {"name": chat.format.name or "schema", "schema": chat.format.schema}
-            if chat.format.strict is not None:
-                schema["strict"] = chat.format.strict
-            fields["response_format"] = {"type": "json_schema", "json_schema": schema}
+        fields["response_format"] = response_format(chat.format)
     if chat.logprobs:
         fields["logprobs"] = True
         if chat.top_logprobs is not None:
@@ -91,7 +90,17 @@ def _shape(chat: Chat) -> dict[str, Any]:
     return fields
 
 
-def _sampling(given: Sampling, kind: Kind, *, lenient: bool, context: int) -> dict[str, Any]:
+def response_format(wanted: Format) -> dict[str, Any]:
+    if wanted.schema is None:
+        return {"type": "json_object"}
+    schema: dict[str, Any] = {"name": wanted.name or "schema", "schema": wanted.schema}
+    if wanted.strict is not None:
+        schema["strict"] = wanted.strict
+    return {"type": "json_schema", "json_schema": schema}
+
+
+def sampling_fields(given: Sampling, kind: Kind, *, lenient: bool, context: int) -> dict[str, Any]:
+    """What the client set, in the engine's words. ``lenient``: numbers that make no sense are bent, as Ollama does."""
     values: dict[str, float | int | None] = {
         "temperature": given.temperature,
         "top_p": given.top_p,

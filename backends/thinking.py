@@ -15,6 +15,7 @@ Mode = Literal["show", "hold", "drop", "answer"]
 not wanted, but if the answer proper stays empty it was the answer, put in the wrong field by the engine's parser.
 ``answer``: it is the answer."""
 
+_NO_FAMILY = Family("", "never", "off", "none", open_tag="", close_tag="", known=False)
 LEVELS = ("low", "medium", "high", "max")
 
 
@@ -64,6 +65,12 @@ def plan(chat: Chat, upstream_model: str, kind: Kind, *, parses: bool = False) -
         inside=tagged and found.starts_inside(think),
         fields=_fields(found, think),
     )
+
+
+def literal(chat: Chat) -> Plan:
+    """For a literal prompt, which may have opened anything: what looks like a tag there is text."""
+    mode: Mode = "show" if chat.front == "ollama" else "answer"
+    return Plan("unset", mode, _NO_FAMILY, continues=False)
 
 
 def _mode(found: Family, think: Think, kind: Kind, *, goes_on: bool) -> Mode:

@@ -24,7 +24,7 @@ def failed(status: int, body: Any) -> Any:
         (429, "refused", 503),
         (503, "refused", 503),
         (500, "failed", 502),
-        (501, "failed", 502),
+        (501, "client", 400),
         (502, "failed", 502),
         (504, "failed", 502),
         (301, "failed", 502),

@@ -12,6 +12,7 @@ import re
 from collections.abc import AsyncIterator
 from typing import Any
 
+from tests.rig import text
 from tests.rig.script import DONE, Flavour, Piece, Sleep, Status, chunk, done, line, usage
 
 
@@ -77,9 +78,13 @@ class Engine:
             return thoughts[:most], words[: max(0, most - len(thoughts))], "length"
         return thoughts, words, "stop"
 
-    async def script(self, raw: bytes) -> AsyncIterator[Piece]:
-        """The answer to a chat request's body, streamed or whole as it asks."""
+    async def script(self, raw: bytes, path: str = "") -> AsyncIterator[Piece]:
+        """The answer to a request's body, streamed or whole as it asks. ``path``: where it came, unless to chats."""
         body = json.loads(raw)
+        if path in text.TEXTS:
+            for piece in self._text(path, body):
+                yield piece
+            return
         thoughts, words, reason = self._plan(body)
         counts = (len(texts(body).split()), len(thoughts) + len(words))
         if not body.get("stream", self.flavour == "ollama"):
@@ -109,12 +114,21 @@ class Engine:
             yield usage(counts[0], counts[1] * len(answers))
         yield DONE
 
-    def _whole(self, thought: str, text: str, reason: str, counts: tuple[int, int]) -> dict[str, Any]:
+    def _text(self, path: str, body: dict[str, Any]) -> list[Piece]:
+        prompt = text.prompt_of(path, body)
+        words = [marker(prompt), *(f" {i}" for i in range(1, number("words", prompt, 5) + 1))]
+        llama = self.kind == "llamacpp"
+        most = text.most_of(path, body, llama=llama)
+        reason = "length" if most is not None and most < len(words) else "stop"
+        words = [self.fixed] if self.fixed is not None else words[:most]
+        return text.text_pieces(path, body, words, reason, llama=llama, delay_s=self.delay_s)
+
+    def _whole(self, thought: str, said: str, reason: str, counts: tuple[int, int]) -> dict[str, Any]:
         if self.flavour == "ollama":
             whole = done(reason, prompt=counts[0], completion=counts[1])
-            whole["message"] = {"role": "assistant", "content": text} | ({"thinking": thought} if thought else {})
+            whole["message"] = {"role": "assistant", "content": said} | ({"thinking": thought} if thought else {})
             return whole
-        message = {"role": "assistant", "content": text} | ({"reasoning": thought} if thought else {})
+        message = {"role": "assistant", "content": said} | ({"reasoning": thought} if thought else {})
         choice = {"index": 0, "message": message, "finish_reason": reason}
         return usage(*counts) | {"object": "chat.completion", "choices": [choice]}
 

@@ -20,9 +20,10 @@ from typing import Any, Self
 from tests.rig.connection import Connection, Recorded
 from tests.rig.engine import Engine, pages
 from tests.rig.script import Flavour, Piece, Sleep, Status, Wait, Word, encode, parse
+from tests.rig.text import TEXTS
 
 Script = Iterable[Piece] | Callable[[Recorded], Iterable[Piece] | AsyncIterator[Piece]]
-CHATS = ("/v1/chat/completions", "/api/chat")
+CHATS = ("/v1/chat/completions", "/api/chat", *TEXTS)
 
 
 class Scripted:
@@ -108,7 +109,7 @@ class Scripted:
         try:
             script = self.once.pop(0) if self.once else self.script
             if script is None:
-                await self._play(connection, request, self.engine.script(request.body))
+                await self._play(connection, request, self.engine.script(request.body, path))
             else:
                 await self._play(connection, request, script(request) if callable(script) else script)
         finally:
