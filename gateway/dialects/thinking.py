@@ -48,7 +48,14 @@ _MODES: dict[str, Think] = {
     "high": "high",
     "max": "max",
 }
+_ANTHROPIC_TYPES: dict[str, Think] = {
+    "enabled": "on",
+    "between_tools": "on",
+    "adaptive": "unset",
+    "disabled": "off",
+}
 _OLLAMA_WORDS = '"high", "medium", "low", "max", true, or false'
+_XHIGH = Raw(b'"xhigh"')
 _SWITCHES = ("enable_thinking", "thinking")
 
 
@@ -93,6 +100,35 @@ def from_ollama(fields: Fields, options: Fields) -> Think:
         word = plain(raw, "reasoning_effort")
         asked.append(_EFFORTS.get(word.strip().lower(), "unset") if isinstance(word, str) else "unset")
     asked.append(_mode(options))
+    asked.append(_mode(fields))
+    return _first(asked)
+
+
+def from_responses(fields: Fields, reasoning: Fields) -> Think:
+    """Takes what a Responses body and its ``reasoning`` ask. Raises ``BadRequest`` likewise."""
+    asked: list[Think] = []
+    if "effort" in reasoning:
+        asked.append(effort(reasoning.pop("effort"), "reasoning.effort"))
+    asked.append(_mode(fields))
+    return _first(asked)
+
+
+def from_anthropic(fields: Fields, config: Fields, output: Fields) -> Think:
+    """Takes what a Messages body, its ``thinking`` and its ``output_config`` ask. Raises ``BadRequest`` likewise.
+
+    Whether to think is one question, how hard is the other: ``enabled`` decides it before any effort does, and
+    ``adaptive`` leaves it to the effort, or else to the model. Budgets of tokens have no meaning to engines.
+    """
+    asked: list[Think] = []
+    if "type" in config:
+        kind = plain(config.pop("type"), "thinking.type")
+        if not isinstance(kind, str) or kind not in _ANTHROPIC_TYPES:
+            raise wrong_type("thinking.type", "'enabled', 'adaptive' or 'disabled'")
+        asked.append(_ANTHROPIC_TYPES[kind])
+    if "effort" in output:
+        raw = output.pop("effort")
+        # Its scale has a step that is one of ours below the last.
+        asked.append("high" if raw == _XHIGH else effort(raw, "output_config.effort"))
     asked.append(_mode(fields))
     return _first(asked)
 
