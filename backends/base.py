@@ -8,7 +8,8 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from buffer.backend import BackendSpec, ModelInfo
-from buffer.job import Chat, Event
+from buffer.embed import Embed
+from buffer.job import Chat, Event, Usage
 
 FailureKind = Literal["client", "refused", "failed", "broken"]
 """``client``: the request's own fault, never tried again. ``refused``: no connection, or busy; nothing was generated.
@@ -30,6 +31,13 @@ class Probe(Struct, omit_defaults=True):
     """It is Doublebuffer itself."""
     loaded: list[str] = []
     """Ollama: models in memory now."""
+
+
+class Embedded(Struct):
+    """Vectors in the order of the inputs (little-endian float32, all of one length), and what they cost together."""
+
+    vectors: list[bytes]
+    usage: Usage
 
 
 class BackendError(Exception):
@@ -56,6 +64,12 @@ class Backend(Protocol):
         """The answer's events, those of one network read together. Ends after ``Finish`` for each answer.
 
         Raises ``BackendError``.
+        """
+        ...
+
+    async def embed(self, embed: Embed, *, upstream_model: str) -> Embedded:
+        """The vectors of all inputs, asked for in one request. Raises ``BackendError``; one of kind ``client`` may be
+        the fault of a single input.
         """
         ...
 

@@ -7,8 +7,9 @@ from functools import partial
 import msgspec
 
 from backends.answer import Answer
-from backends.base import Probe
+from backends.base import Embedded, Probe
 from backends.client import Client
+from backends.embed import Embedder
 from backends.exchange import Patience, Stream, echoed, exchange, guarded, side_by_side
 from backends.openai import new_call_id, single
 from backends.probe_ollama import Shown, probe
@@ -17,6 +18,7 @@ from backends.render_ollama import render_ollama
 from backends.render_text import echoes, render_generate
 from backends.thinking import literal, plan
 from buffer.backend import BackendSpec
+from buffer.embed import Embed
 from buffer.job import Chat
 
 
@@ -25,6 +27,7 @@ class OllamaBackend:
         self.spec = spec
         self._client = Client(spec, connect_timeout_s=connect_timeout_s)
         self._patience = patience
+        self._embedder = Embedder(self._client, "ollama", answer_s=patience.first_s, num_ctx=spec.num_ctx)
         self._shown: dict[str, Shown] = {}
         """What was told of a model, by its digest."""
         self._plain: set[str] = set()
@@ -34,6 +37,10 @@ class OllamaBackend:
         """See ``backends.base.Backend``. Ollama knows no request ids."""
         del request_id
         return guarded(chat, partial(self._attempt, upstream_model))
+
+    async def embed(self, embed: Embed, *, upstream_model: str) -> Embedded:
+        """See ``backends.base.Backend``."""
+        return await self._embedder.embed(embed, upstream_model)
 
     async def probe(self) -> Probe:
         found = await probe(self._client, self._shown)

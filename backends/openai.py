@@ -10,9 +10,10 @@ from functools import partial
 import msgspec
 
 from backends.answer import Answer
-from backends.base import Probe
+from backends.base import Embedded, Probe
 from backends.chunk import decode_chunk
 from backends.client import Client
+from backends.embed import Embedder
 from backends.exchange import Patience, Stream, echoed, exchange, guarded, side_by_side
 from backends.native import decode_native
 from backends.probe_openai import probe
@@ -21,6 +22,7 @@ from backends.render_openai import Rendered, render
 from backends.render_text import INFILL, echoes, render_text
 from backends.thinking import Plan, literal, plan
 from buffer.backend import BackendSpec
+from buffer.embed import Embed
 from buffer.job import Chat
 
 _PATH = "/v1/chat/completions"
@@ -32,6 +34,7 @@ class OpenAIBackend:
         self.spec = spec
         self._client = Client(spec, connect_timeout_s=connect_timeout_s)
         self._patience = patience
+        self._embedder = Embedder(self._client, spec.kind, answer_s=patience.first_s)
         self._contexts: dict[str, int] = {}
         self._parses: set[str] = set()
         """Models for which the engine has been seen to tell thinking from answer by itself."""
@@ -39,6 +42,10 @@ class OpenAIBackend:
     def chat(self, chat: Chat, *, upstream_model: str, request_id: str) -> Stream:
         """See ``backends.base.Backend``."""
         return guarded(chat, partial(self._attempt, upstream_model, request_id))
+
+    async def embed(self, embed: Embed, *, upstream_model: str) -> Embedded:
+        """See ``backends.base.Backend``."""
+        return await self._embedder.embed(embed, upstream_model)
 
     async def probe(self) -> Probe:
         found = await probe(self._client, self.spec.kind)

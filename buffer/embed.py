@@ -6,6 +6,9 @@ from a chat.
 
 from __future__ import annotations
 
+import sys
+from array import array
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -35,7 +38,7 @@ Input = str | list[int]
 
 
 class Embed(Struct, omit_defaults=True):
-    """A request for embeddings in the one form inside. Requests that differ in ``inputs`` alone may be asked together."""
+    """A request for embeddings in the one form inside. Those that differ in ``inputs`` alone may be asked together."""
 
     model: str
     """The name that the client used; answers carry it back."""
@@ -65,6 +68,22 @@ def encode_embed(embed: Embed) -> bytes:
 def decode_embed(body: bytes) -> Embed:
     """Raises ``msgspec.DecodeError`` on a body that is none."""
     return _decoder.decode(body)
+
+
+def packed(values: Iterable[float]) -> bytes:
+    """Numbers as a vector's bytes."""
+    found = array("f", values)
+    if sys.byteorder == "big":
+        found.byteswap()
+    return found.tobytes()
+
+
+def numbers(data: bytes) -> array[float]:
+    """A vector's bytes as numbers."""
+    found = array("f", data)
+    if sys.byteorder == "big":
+        found.byteswap()
+    return found
 
 
 def pool_of(pool: str) -> str:
