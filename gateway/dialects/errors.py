@@ -30,6 +30,10 @@ _DEFAULTS = {
 }
 
 
+_AWAY_S = 5
+"""When to try again what is away or busy, where nobody knows how long that will last."""
+
+
 def failure_of(end: End) -> Failure | None:
     """Why a job ended without an answer; None: it ended with one."""
     if end.kind == "done":
@@ -40,9 +44,13 @@ def failure_of(end: End) -> Failure | None:
 def headers(failure: Failure) -> list[tuple[bytes, bytes]]:
     """The headers that go with a failure sent before the first byte. Seconds stay within 1 to 120, as clients do."""
     found: list[tuple[bytes, bytes]] = []
-    if failure.retry_after_s is not None:
-        found.append((b"retry-after", str(min(max(failure.retry_after_s, 1), 120)).encode()))
-    if failure.code == "queue_timeout":
+    waited_long = failure.code == "queue_timeout"
+    retry_s = failure.retry_after_s
+    if retry_s is None and failure.status == 503 and not waited_long:
+        retry_s = _AWAY_S
+    if retry_s is not None:
+        found.append((b"retry-after", str(min(max(retry_s, 1), 120)).encode()))
+    if waited_long:
         # The wait was long already: a client that tries again by itself would only wait once more, behind everybody.
         found.append((b"x-should-retry", b"false"))
     return found

@@ -35,6 +35,9 @@ ENGINE_OPTIONS = (
 )  # fmt: skip
 """Ollama's options beyond ``Sampling``; Open WebUI puts them flat into OpenAI bodies."""
 
+MOST_STOPS = 256
+"""Each may have to be looked for in each piece of an answer."""
+
 # Digits can be read in one way only, or a long text that is no duration would be tried in all of them.
 _DURATION = re.compile(r"[-+]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+")
 _DURATION_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
@@ -88,6 +91,8 @@ def take_stop(fields: Fields, param: str = "stop") -> list[str] | None:
             if param.startswith("option ")
             else wrong_type(param, "a string or an array of strings")
         )
+    if len(value) > MOST_STOPS:
+        raise BadRequest(f"'{param}' may hold at most {MOST_STOPS} texts.", param="stop")
     return [item for item in value if item]
 
 

@@ -10,6 +10,11 @@ def test_retry_after_stays_within_what_clients_obey(told, sent):
     assert headers(Failure("x", 503, "queue_full", retry_after_s=told)) == [(b"retry-after", sent)]
 
 
+def test_what_is_away_may_be_back_soon():
+    """Engines and workers do not know when."""
+    assert headers(Failure("x", 503, "upstream_error")) == [(b"retry-after", b"5")]
+
+
 def test_no_retry_after_a_long_wait():
     assert headers(Failure("x", 503, "queue_timeout")) == [(b"x-should-retry", b"false")]
     assert headers(Failure("x")) == []

@@ -46,6 +46,7 @@ def raw(value):
         ({"n": 1000}, "n"),
         ({"stop": 5}, "stop"),
         ({"stop": [None]}, "stop"),
+        ({"stop": ["x"] * 257}, "stop"),
         ({"tools": {}}, "tools"),
         ({"tools": [5]}, "tools[0]"),
         ({"tools": [{"type": "function", "function": {}}]}, "tools[0]"),
