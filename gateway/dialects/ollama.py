@@ -40,7 +40,7 @@ __all__ = [
 
 _string = msgspec.json.Decoder(str)
 _OPTION = 'option "{}"'
-_NO_BODY = "missing request body"
+NO_BODY = "missing request body"
 
 
 def parse_chat(body: bytes, *, allow_image_urls: bool = False) -> Chat:
@@ -49,7 +49,20 @@ def parse_chat(body: bytes, *, allow_image_urls: bool = False) -> Chat:
     A chat without messages asks to load the model or to unload it: see ``load_answer``. Of the top-level fields
     that nobody here reads, ``shift`` goes on to Ollama; those that it does not have are dropped, as it does.
     """
-    fields = read_fields(body, _NO_BODY)
+    fields = read_fields(body, NO_BODY)
+    chat = settings(fields)
+    chat.tools = take_tools(fields)
+    if "messages" in fields:
+        chat.messages = from_ollama(fields.pop("messages"), allow_links=allow_image_urls)
+    system = take(fields, "system", _string, "a string") if chat.messages else None
+    if system and not any(message.role == "system" for message in chat.messages):
+        # Open WebUI puts its system prompt there at times.
+        chat.messages.insert(0, Message("system", system))
+    return chat
+
+
+def settings(fields: Fields) -> Chat:
+    """What ``/api/chat`` and ``/api/generate`` have in common, taken out of ``fields``. Raises ``BadRequest``."""
     options = take_object(fields, "options")
     name = _name(fields)
     stream = take_bool(fields, "stream")
@@ -59,18 +72,11 @@ def parse_chat(body: bytes, *, allow_image_urls: bool = False) -> Chat:
     take_sampling(options, chat.sampling, _OPTION)
     chat.stop = take_stop(options, 'option "stop"') or []
     chat.max_tokens = take_num_predict(options)
-    chat.tools = take_tools(fields)
     chat.format = take_ollama_format(fields)
     chat.keep_alive = take_keep_alive(fields)
     chat.truncate = take_bool(fields, "truncate") is not False
     chat.logprobs = bool(take_bool(fields, "logprobs"))
     chat.top_logprobs = take_top_logprobs(fields)
-    if "messages" in fields:
-        chat.messages = from_ollama(fields.pop("messages"), allow_links=allow_image_urls)
-    system = take(fields, "system", _string, "a string") if chat.messages else None
-    if system and not any(message.role == "system" for message in chat.messages):
-        # Open WebUI puts its system prompt there at times.
-        chat.messages.insert(0, Message("system", system))
     if "shift" in fields:
         chat.extra = carry({"shift": fields["shift"]})
     chat.options = carry(options, "options.")
@@ -79,7 +85,7 @@ def parse_chat(body: bytes, *, allow_image_urls: bool = False) -> Chat:
 
 def show_name(body: bytes) -> str:
     """The model that a body of ``/api/show`` names. Raises ``BadRequest``."""
-    return _name(read_fields(body, _NO_BODY))
+    return _name(read_fields(body, NO_BODY))
 
 
 def _name(fields: Fields) -> str:

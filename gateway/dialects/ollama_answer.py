@@ -8,72 +8,19 @@ from buffer.job import Chat, Content, End, Event, Failure, Logprobs, Origin, Rea
 from gateway.dialects.answer import Calls, hides
 from gateway.dialects.errors import failure_of, sentence
 from gateway.dialects.gathered import Gathered, joined
+from gateway.dialects.ollama_line import CHAT, Clock, Line, Shape
 from gateway.dialects.sampling import keep_alive_s
-from gateway.dialects.text import dump, instant, json_object, one_line, quote
+from gateway.dialects.text import json_object, one_line, quote
 
 _BUSY = "server busy, please try again.  maximum pending requests exceeded"
 """Ollama's own words, two blanks included: clients look for them."""
 _WORDS = {"queue_full": _BUSY, "invalid_api_key": "unauthorized"}
 _BAD_CALL = Failure("The model called a tool with arguments that are not a JSON object.", 502, "upstream_error")
-_NS = 1_000_000_000
-_MORE = b'},"done":false}\n'
 
 
 def error(failure: Failure) -> bytes:
     """The body of an answer that failed: one sentence, as a plain string."""
     return b'{"error":' + quote(_WORDS.get(failure.code) or sentence(failure.message)) + b"}"
-
-
-class _Clock:
-    """When things happened, for an answer's figures. Instants in seconds since 1970."""
-
-    __slots__ = ("created", "first", "last")
-
-    def __init__(self, created: float) -> None:
-        self.created = created
-        self.first = 0.0
-        self.last = 0.0
-
-    def tick(self, now: float) -> None:
-        self.first = self.first or now
-        self.last = now
-
-    def figures(self, now: float, queued_s: float, usage: Usage | None, pieces: int) -> bytes:
-        """The members of an object's end: whole nanoseconds, as the engine counted them or else as seen from here."""
-        told = usage or Usage(0, pieces)
-        started = self.created + queued_s
-        prompt_ns, eval_ns = told.prompt_ns, told.completion_ns
-        if prompt_ns is None:
-            prompt_ns = _ns(self.first - started) - (told.load_ns or 0) if self.first else 0
-        if eval_ns is None:
-            eval_ns = _ns(self.last - self.first)
-        return dump(
-            {
-                "total_duration": _ns(now - self.created),
-                "load_duration": _ns(queued_s) + max(told.load_ns or 0, 0),
-                "prompt_eval_count": told.prompt,
-                "prompt_eval_duration": max(prompt_ns, 0),
-                "eval_count": told.completion,
-                # Pages divide by it.
-                "eval_duration": max(eval_ns, 1 if told.completion else 0),
-            }
-        )[1:-1]
-
-
-def _ns(seconds: float) -> int:
-    return max(round(seconds * _NS), 0)
-
-
-class _Line:
-    """How an answer's lines begin."""
-
-    __slots__ = ("_model",)
-
-    def __init__(self, model: str) -> None:
-        self._model = b'{"model":' + quote(model) + b',"created_at":"'
-
-    def __call__(self, now: float) -> bytes:
-        return self._model + instant(now).encode() + b'","message":{"role":"assistant","content":'
 
 
 class Stream:
@@ -82,15 +29,19 @@ class Stream:
     How its events are grouped changes nothing but the instants in it, which are in seconds since 1970.
     """
 
-    def __init__(self, chat: Chat, *, id: str, created: float, failure_as_text: bool = False) -> None:
+    def __init__(
+        self, chat: Chat, *, id: str, created: float, failure_as_text: bool = False, shape: Shape = CHAT
+    ) -> None:
         """``failure_as_text``: say a failure in a last piece of content too, for a client that skips error lines."""
-        self._line = _Line(chat.model)
+        self._line = Line(chat.model, shape)
+        self._shape = shape
+        self._more = shape.close + b',"done":false}\n'
         self._hides = hides(chat)
         self._mute = is_mute(chat)
         self._logprobs = chat.logprobs
         self._failure_as_text = failure_as_text
         self._calls = Calls(chat, id, 0)
-        self._clock = _Clock(created)
+        self._clock = Clock(created)
         self._usage: Usage | None = None
         self._reason = ""
         self._pieces = 0
@@ -103,7 +54,7 @@ class Stream:
 
     def heartbeat(self, now: float) -> bytes:
         """Keeps a waiting connection open: a piece of no text, since an empty line breaks clients."""
-        return self._line(now) + b'""' + _MORE
+        return self._line(now) + b'""' + self._more
 
     def feed(self, events: Sequence[Event], now: float) -> bytes:
         out: list[bytes] = []
@@ -116,17 +67,17 @@ class Stream:
             elif isinstance(event, Content):
                 self._count(now, hidden=False)
                 if event.text and not self._mute:
-                    out += (head, quote(event.text), _MORE)
+                    out += (head, quote(event.text), self._more)
             elif isinstance(event, Reasoning):
                 self._count(now, hidden=self._hides)
                 if event.text and not self._hides and not self._mute:
-                    out += (head, b'"","thinking":', quote(event.text), _MORE)
+                    out += (head, b'"","thinking":', quote(event.text), self._more)
             elif isinstance(event, ToolDelta):
                 self._count(now, hidden=False)
                 self._calls.add(event)
             elif isinstance(event, Logprobs):
                 if self._logprobs and not self._hidden and not self._mute:
-                    out += (head, b'""},"done":false,"logprobs":', one_line(event.json), b"}\n")
+                    out += (head, b'""', self._shape.close, b',"done":false,"logprobs":', one_line(event.json), b"}\n")
             else:
                 self._reason = event.reason
         return b"".join(out)
@@ -146,16 +97,19 @@ class Stream:
         if failure is not None:
             text = b""
             if self._failure_as_text:
-                text = line + quote(f"\n\n[Doublebuffer: {sentence(failure.message)}]") + _MORE
+                text = line + quote(f"\n\n[Doublebuffer: {sentence(failure.message)}]") + self._more
             return text + error(failure) + b"\n"
-        out = [line, b'"","tool_calls":', calls or b"", _MORE] if calls else []
+        out = [line, b'"","tool_calls":', calls or b"", self._more] if calls else []
         figures = self._clock.figures(now, queued_s, self._usage, self._pieces)
         out += (
             line,
-            b'""},"done":true,"done_reason":',
+            b'""',
+            self._shape.close,
+            b',"done":true,"done_reason":',
             done_reason(self._reason, mute=self._mute),
             b",",
             figures,
+            self._shape.tail,
             b"}\n",
         )
         return b"".join(out)
@@ -164,11 +118,12 @@ class Stream:
 class Whole:
     """An answer in one object."""
 
-    def __init__(self, chat: Chat, *, id: str, created: float) -> None:
-        self._line = _Line(chat.model)
+    def __init__(self, chat: Chat, *, id: str, created: float, shape: Shape = CHAT) -> None:
+        self._line = Line(chat.model, shape)
+        self._shape = shape
         self._mute = is_mute(chat)
         self._logprobs = chat.logprobs
-        self._clock = _Clock(created)
+        self._clock = Clock(created)
         self._gathered = Gathered(chat, id)
 
     @property
@@ -196,8 +151,8 @@ class Whole:
             out += (b',"thinking":', quote("".join(one.reasoning)))
         if calls:
             out += (b',"tool_calls":', calls)
-        out += (b'},"done":true,"done_reason":', done_reason(one.reason, mute=self._mute), b",")
-        out.append(self._clock.figures(now, queued_s, self._gathered.usage, self._gathered.pieces))
+        out += (self._shape.close, b',"done":true,"done_reason":', done_reason(one.reason, mute=self._mute), b",")
+        out += (self._clock.figures(now, queued_s, self._gathered.usage, self._gathered.pieces), self._shape.tail)
         if self._logprobs and not self._mute:
             out += (b',"logprobs":', joined(one.logprobs))
         return 200, b"".join(out) + b"}"
@@ -231,12 +186,12 @@ def whole_calls(calls: Calls, reason: str) -> bytes | None:
     return b"[" + b",".join(found) + b"]" if found else b""
 
 
-def load_answer(chat: Chat, now: float) -> bytes | None:
-    """The answer to a chat without messages, which loads the model or, with no time to keep it, unloads it.
+def load_answer(chat: Chat, now: float, *, shape: Shape = CHAT) -> bytes | None:
+    """The answer to a request with no messages and no prompt: it loads the model or, with no time to keep it, unloads it.
 
-    One object, stream or not. None: the chat has messages.
+    One object, stream or not. None: there is something to answer.
     """
-    if chat.messages:
+    if chat.messages or chat.prompt is not None:
         return None
     reason = b'"unload"' if keep_alive_s(chat.keep_alive) == 0 else b'"load"'
-    return _Line(chat.model)(now) + b'""},"done":true,"done_reason":' + reason + b"}"
+    return b'%b""%b,"done":true,"done_reason":%b}' % (Line(chat.model, shape)(now), shape.close, reason)
