@@ -26,8 +26,8 @@ none and take none. Ollama's clients look for the member, and an empty one is wh
 
 
 def parse(body: bytes, *, allow_image_urls: bool = False) -> Chat:
-    """What ``body`` asks for: a chat of one turn, so that the model's template and its thinking stay right, or a literal
-    prompt, where it is to be ``raw`` or has a ``suffix``. Raises ``BadRequest`` and nothing else.
+    """What ``body`` asks for: a chat of one turn, so that the model's template and its thinking stay right; or a
+    literal prompt, where it is to be ``raw`` or has a ``suffix``. Raises ``BadRequest`` and nothing else.
 
     Without a prompt it asks to load the model or to unload it: see ``load_answer``. ``template`` stays in ``extra``:
     engines have one of their own. ``context`` is checked and dropped.

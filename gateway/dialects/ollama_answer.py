@@ -187,7 +187,7 @@ def whole_calls(calls: Calls, reason: str) -> bytes | None:
 
 
 def load_answer(chat: Chat, now: float, *, shape: Shape = CHAT) -> bytes | None:
-    """The answer to a request with no messages and no prompt: it loads the model or, with no time to keep it, unloads it.
+    """The answer to a request with no messages and no prompt: it loads the model, or unloads it if it is kept no time.
 
     One object, stream or not. None: there is something to answer.
     """

@@ -31,7 +31,7 @@ __all__ = ["Stream", "Whole", "error", "model", "models", "parse_chat", "unknown
 MOST_ANSWERS = 128
 _string = msgspec.json.Decoder(str)
 
-_OURS = (
+OURS = (
     "priority",
     "request_id",
     "session_id",
@@ -70,7 +70,7 @@ def parse_chat(body: bytes, *, allow_image_urls: bool = False) -> Chat:
     for name in ENGINE_OPTIONS:
         if name in fields:
             options.setdefault(name, fields.pop(name))
-    for name in _OURS:
+    for name in OURS:
         fields.pop(name, None)
     chat.options = carry(options, "options.")
     chat.extra = carry(fields)
