@@ -54,7 +54,9 @@ def render(chat: Chat, kind: Kind, upstream_model: str, chosen: Plan, *, context
     mute = lenient and chat.max_tokens == 0
     if chat.max_tokens is not None:
         most = max(1, chat.max_tokens) if lenient else chat.max_tokens
-        fields["max_tokens"] = min(most, context) if lenient and context else most
+        # Anthropic's clients have to name a length, and name what its own models can do.
+        cut = context and (lenient or chat.front == "anthropic")
+        fields["max_tokens"] = min(most, context) if cut else most
     return Rendered(fields, put_stops(fields, chat, kind), mute)
 
 

@@ -112,8 +112,8 @@ def ollama_think(chosen: Plan, chat: Chat, *, can_think: bool = True) -> bool | 
         return None
     if think == "off":
         return False
-    if chat.front == "openai" and not (can_think and (found.can_think or not found.known)):
-        # Ollama refuses it, OpenAI's clients expect it to be without effect.
+    if chat.front != "ollama" and not (can_think and (found.can_think or not found.known)):
+        # Ollama refuses it, all other clients expect it to be without effect.
         return None
     if think in LEVELS:
         if found.effort_words:

@@ -18,11 +18,12 @@ from gateway.call import AsgiApp
 from gateway.catalog import Catalog
 from gateway.cors import Cors
 from gateway.delivery import Timing
-from gateway.forms import OLLAMA, OPENAI
+from gateway.forms import OLLAMA, OPENAI, RESPONSES
 from gateway.intake import Intake
 from gateway.middleware import Front, install_log_filter
 from gateway.pools import Pool, open_pools
 from gateway.relay import Relay
+from gateway.routes.anthropic import MessagesRoute, count_routes
 from gateway.routes.chat import ChatRoute, chat_routes
 from gateway.routes.errors import install_errors
 from gateway.routes.health import health_routes
@@ -87,8 +88,11 @@ def create_app(
     hot: dict[str, tuple[Api, AsgiApp]] = {
         "/v1/chat/completions": ("openai", ChatRoute(OPENAI, services)),
         "/api/chat": ("ollama", ChatRoute(OLLAMA, services)),
+        "/v1/responses": ("responses", ChatRoute(RESPONSES, services)),
+        "/v1/messages": ("anthropic", MessagesRoute(services)),
     }
     app.include_router(chat_routes(hot))
+    app.include_router(count_routes(services))
     app.include_router(model_routes(services))
     app.include_router(health_routes(services))
     install_errors(app)

@@ -49,6 +49,11 @@ class Call:
         """Whether errors on this path take OpenAI's form."""
         return self.path.startswith("/v1/") or self.path == "/v1"
 
+    @property
+    def is_anthropic(self) -> bool:
+        """Whether they take Anthropic's, for all that."""
+        return self.path == "/v1/messages" or self.path.startswith("/v1/messages/")
+
 
 def call_of(scope: Scope) -> Call:
     """The call that ``Front`` put there."""

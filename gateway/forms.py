@@ -8,8 +8,8 @@ from typing import Protocol
 
 from buffer.job import Chat, End, Event, Failure
 from buffer.telemetry import Api
-from gateway.call import JSON, NDJSON, SSE, Headers
-from gateway.dialects import ollama, openai
+from gateway.call import JSON, NDJSON, SSE, Call, Headers
+from gateway.dialects import anthropic, ollama, openai, responses
 from gateway.dialects.errors import headers
 
 
@@ -90,7 +90,38 @@ OLLAMA = Form(
 )
 
 
-def failure_answer(failure: Failure, *, openai: bool) -> tuple[int, bytes, bytes, Headers]:
+RESPONSES = Form(
+    api="responses",
+    stream_type=SSE,
+    parse=responses.parse_chat,
+    stream=lambda chat, id, now, _: responses.Stream(chat, id=id, created=now),
+    whole=lambda chat, id, now: responses.Whole(chat, id=id, created=now),
+    error=responses.error,
+    unknown_model=responses.unknown_model,
+    cannot_think=None,
+    load_answer=lambda _chat, _now: None,
+    failed_line=None,
+)
+
+
+def anthropic_form(request_id: str) -> Form:
+    """Anthropic's errors name the request that they belong to."""
+    return Form(
+        api="anthropic",
+        stream_type=SSE,
+        parse=anthropic.parse_chat,
+        stream=lambda chat, id, now, _: anthropic.Stream(chat, id=id, created=now, request_id=request_id),
+        whole=lambda chat, id, now: anthropic.Whole(chat, id=id, created=now, request_id=request_id),
+        error=lambda failure: anthropic.error(failure, request_id),
+        unknown_model=anthropic.unknown_model,
+        cannot_think=None,
+        load_answer=lambda _chat, _now: None,
+        failed_line=None,
+    )
+
+
+def failure_answer(failure: Failure, call: Call) -> tuple[int, bytes, bytes, Headers]:
     """Status, content type, body and headers of a refusal, in the form of the API that was asked."""
-    form = OPENAI if openai else OLLAMA
+    other = OPENAI if call.is_openai else OLLAMA
+    form = anthropic_form(call.request_id) if call.is_anthropic else other
     return failure.status, JSON, form.error(failure), headers(failure)

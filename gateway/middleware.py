@@ -58,6 +58,8 @@ class Front:
             request_id = secrets.token_hex(16).encode()
         origin = headers.get(b"origin")
         common = [_MARK, (b"x-request-id", request_id), *self._cors.headers(origin)]
+        if path.startswith("/v1/messages"):
+            common.append((b"request-id", request_id))  # where Anthropic's clients look for it
 
         begun = False
 
@@ -92,7 +94,7 @@ class Front:
         if refused is not None:
             if hot:
                 self._telemetry.request_ended(hot[0], "none", "client_error")
-            status, content_type, body, _ = failure_answer(refused, openai=call.is_openai)
+            status, content_type, body, _ = failure_answer(refused, call)
             await answer(send_marked, status, content_type, body, (_CHALLENGE,) if holder is None else ())
             return
         put_call(scope, call)
@@ -104,7 +106,7 @@ class Front:
             if hot:
                 self._telemetry.request_ended(hot[0], "none", "backend_error")
             if not begun:
-                status, content_type, body, _ = failure_answer(UNEXPECTED, openai=call.is_openai)
+                status, content_type, body, _ = failure_answer(UNEXPECTED, call)
                 await answer(send_marked, status, content_type, body)
             raise  # for the server's log
 

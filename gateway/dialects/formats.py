@@ -56,9 +56,9 @@ def _response_format(fields: Fields) -> Format | None:
         return None
     if kind == "json_object":
         # llama.cpp's older form has the schema beside the type.
-        return _schema(wanted, "response_format") if "schema" in wanted else Format("json")
+        return schema_format(wanted, "response_format") if "schema" in wanted else Format("json")
     if kind == "json_schema" and "json_schema" in wanted:
-        return _schema(
+        return schema_format(
             object_fields(wanted["json_schema"], "response_format.json_schema"), "response_format.json_schema"
         )
     raise BadRequest(
@@ -67,7 +67,8 @@ def _response_format(fields: Fields) -> Format | None:
     )
 
 
-def _schema(wanted: Fields, where: str) -> Format:
+def schema_format(wanted: Fields, where: str) -> Format:
+    """An object with ``schema``, ``name`` and ``strict``, found at ``where``. Raises ``BadRequest``."""
     schema = wanted.get("schema")
     if schema is None or bytes(schema)[:1] != b"{":
         raise wrong_type(f"{where}.schema", "an object")

@@ -101,7 +101,12 @@ def chat_routes(hot: Mapping[str, tuple[Api, AsgiApp]]) -> APIRouter:
     return router
 
 
-_SUMMARIES = {"/v1/chat/completions": "A chat, in OpenAI's form", "/api/chat": "A chat, in Ollama's form"}
+_SUMMARIES = {
+    "/v1/chat/completions": "A chat, in OpenAI's form",
+    "/v1/responses": "A chat, in the form of OpenAI's Responses",
+    "/v1/messages": "A chat, in Anthropic's form",
+    "/api/chat": "A chat, in Ollama's form",
+}
 _BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}}
 
 

@@ -61,7 +61,7 @@ async def _unexpected(request: Request, _: Exception) -> Response:
 
 
 def failure_response(call: Call, failure: Failure, more: Mapping[str, str] | None = None) -> Response:
-    status, content_type, body, found = failure_answer(failure, openai=call.is_openai)
+    status, content_type, body, found = failure_answer(failure, call)
     response = Response(body, status, more)
     response.raw_headers = [(b"content-type", content_type), *found, *response.raw_headers]
     return response
