@@ -13,9 +13,7 @@ import msgspec
 
 from backends.base import BackendError
 from buffer.job import Chat, End, Event, Failure, Origin, Usage, decode_chat
-from buffer.records import Granted
 from buffer.store import StoreUnavailable
-from worker.engine import Engine
 from worker.hand import Hand, StoppedError
 from worker.pool import Pool
 
@@ -41,11 +39,11 @@ class Dispatch:
         self._pool = pool
         self._tasks = tasks
 
-    def batch(self, engine: Engine, jobs: Sequence[Granted], bodies: Sequence[bytes | None]) -> None:
+    def batch(self, hands: Sequence[Hand], bodies: Sequence[bytes | None]) -> None:
         """Starts them all in this turn of the loop, so that the engine takes them in together."""
-        self._pool.telemetry.batch_size.observe(len(jobs))
-        for job, body in zip(jobs, bodies, strict=True):
-            self._tasks.create_task(self._job(self._pool.hands[job.id], body), name=f"job {job.id}")
+        self._pool.telemetry.batch_size.observe(len(hands))
+        for hand, body in zip(hands, bodies, strict=True):
+            self._tasks.create_task(self._job(hand, body), name=f"job {hand.job.id}")
 
     async def _job(self, hand: Hand, body: bytes | None) -> None:
         """One attempt, from its body to its end. Whatever goes wrong in it ends here, with a settled job."""
@@ -71,7 +69,7 @@ class Dispatch:
             self._pool.away()
 
     async def _attach(self, hand: Hand) -> None:
-        """A job that was given back here can be pulled here again before the word that it was given back is read."""
+        """A job that was given back here, or taken away, can be pulled here again before the word of that is read."""
         if hand.before is not None:
             await hand.before.away.wait()
             hand.before = None

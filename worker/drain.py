@@ -74,12 +74,11 @@ class Drain:
                 pool.listening.set()
                 return hold.for_s
         pulled = await self._pull(queues, want, limits)
-        for job in pulled.jobs:
-            pool.take(job, engine)
+        hands = [pool.take(job, engine) for job in pulled.jobs]
         engine.short = len(pulled.jobs) < want and pulled.waiting > 0
         if pulled.jobs:
             pool.telemetry.batch_window.observe(window_s)
-            self._dispatch.batch(engine, pulled.jobs, await self._bodies([job.id for job in pulled.jobs]))
+            self._dispatch.batch(hands, await self._bodies([job.id for job in pulled.jobs]))
         if len(pulled.jobs) == want or (engine.short and first_pieces(pool, engine)):
             return 0
         pool.listening.set()

@@ -176,11 +176,11 @@ class Engine:
 
     def by_memory(self, queues: Sequence[str]) -> tuple[list[str], list[str]]:
         """``queues`` of models that are in the engine's memory, and the others. Only Ollama swaps models; of the rest,
-        all are there."""
+        all are there. A queue may be of a model that it no longer has."""
         if self.spec.kind != "ollama" or not self._loaded:
             return list(queues), []
-        there = [queue for queue in queues if self._upstream[queue] in self._loaded]
-        return there, [queue for queue in queues if self._upstream[queue] not in self._loaded]
+        there = [queue for queue in queues if self._upstream.get(queue) in self._loaded]
+        return there, [queue for queue in queues if queue not in there]
 
     def started(self, stream: str, queue: str) -> None:
         """A job went there; ``stream`` names the attempt. Its model is the loaded one from now on, as far as anybody

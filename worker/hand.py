@@ -57,8 +57,12 @@ class Hand:
         self.away = asyncio.Event()
         """The attempt is over, and all that it had to say has been said."""
         self.before = before
-        """An attempt at the same job that was given back, and may not have heard yet that it was."""
+        """An attempt at the same job that was given back or taken away, and may not have heard of it yet."""
         self._task: asyncio.Task[object] | None = None
+
+    def first(self) -> Hand:
+        """Of this and the attempts before it, the one whose answer is being written."""
+        return self if self.before is None else self.before.first()
 
     def stop(self, why: Why) -> None:
         """Stops what runs in ``stoppable``, now or as soon as it would begin. The first reason stands, but that a lost

@@ -52,12 +52,16 @@ class Pool:
             log.warning("the store does not answer; waiting for it")
         self.renew_now.set()
 
-    def take(self, job: Granted, engine: Engine) -> None:
+    def take(self, job: Granted, engine: Engine) -> Hand:
         """From here on the job's lease is renewed."""
-        hand = self.hands[job.id] = Hand(job, engine, self.hands.get(job.id))
+        before = self.hands.get(job.id)
+        if before is not None:
+            before.stop("lost")
+        hand = self.hands[job.id] = Hand(job, engine, before)
         engine.started(hand.stream, job.model)
         if self.cancelled.pop(job.id, None) == job.fence:
             hand.stop("cancel")
+        return hand
 
     def told(self, control: Control) -> None:
         """Word from the gateway of a job."""

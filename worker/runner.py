@@ -83,7 +83,7 @@ class Worker:
 
         def lost(job: str) -> None:
             if job in hands:
-                hands[job].stop("lost")
+                hands[job].first().stop("lost")
 
         return Pool(
             worker=self.name,

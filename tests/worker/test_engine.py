@@ -142,6 +142,7 @@ def test_the_loaded_model_is_the_one_that_a_job_was_just_sent_for() -> None:
     assert one.by_memory(queues) == (queues, []), "nothing is loaded yet, so nothing has to make way"
     one.looked(served("a:7b", "b:7b", loaded=["a:7b"]))
     assert one.by_memory(queues) == (["a-7b"], ["b-7b"])
+    assert one.by_memory([*queues, "gone"]) == (["a-7b"], ["b-7b", "gone"])
     one.started("1", "b-7b")
     assert one.by_memory(queues) == (["b-7b"], ["a-7b"])
     one.looked(served("a:7b", "b:7b", loaded=["a:7b", "b:7b"]))

@@ -20,8 +20,8 @@ class _Job:
     fence = 1
 
 
-def hand() -> Hand:
-    return Hand(cast(Granted, _Job()), cast(Engine, _Clock()))
+def hand(before: Hand | None = None) -> Hand:
+    return Hand(cast(Granted, _Job()), cast(Engine, _Clock()), before)
 
 
 async def test_stopping_breaks_off_what_may_be_broken_off_and_the_task_goes_on() -> None:
@@ -82,3 +82,11 @@ async def test_outside_of_it_nothing_is_broken_off() -> None:
     mine.stop("cancel")
     await asyncio.sleep(0)
     assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+
+
+def test_of_several_attempts_at_a_job_the_first_is_written() -> None:
+    one = hand()
+    other = hand(one)
+    assert other.first() is one
+    other.before = None
+    assert other.first() is other
