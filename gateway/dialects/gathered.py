@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from buffer.job import Chat, Content, Event, Logprobs, Origin, Reasoning, ToolDelta, Usage
+from buffer.job import Chat, Content, Event, Finish, Logprobs, Origin, Reasoning, ToolDelta, Usage
 from gateway.dialects.answer import Calls, hides
 from gateway.dialects.text import one_line
 
@@ -62,7 +62,7 @@ class Gathered:
                 elif isinstance(event, Logprobs):
                     if not one.hidden:
                         one.logprobs.append(one_line(event.json))
-                else:
+                elif isinstance(event, Finish):
                     one.reason = event.reason
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from buffer.job import Chat, Content, End, Event, Failure, Logprobs, Origin, Reasoning, ToolDelta, Usage
+from buffer.job import Chat, Content, End, Event, Failure, Finish, Logprobs, Origin, Reasoning, ToolDelta, Usage
 from gateway.dialects.answer import Calls, hides
 from gateway.dialects.errors import failure_of, sentence
 from gateway.dialects.gathered import Gathered, joined
@@ -78,7 +78,7 @@ class Stream:
             elif isinstance(event, Logprobs):
                 if self._logprobs and not self._hidden and not self._mute:
                     out += (head, b'""', self._shape.close, b',"done":false,"logprobs":', one_line(event.json), b"}\n")
-            else:
+            elif isinstance(event, Finish):
                 self._reason = event.reason
         return b"".join(out)
 

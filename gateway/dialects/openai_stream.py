@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from buffer.job import Chat, Content, End, Event, Logprobs, Origin, Reasoning, ToolDelta, Usage
+from buffer.job import Chat, Content, End, Event, Finish, Logprobs, Origin, Reasoning, ToolDelta, Usage
 from gateway.dialects.answer import Call, Calls, hides
 from gateway.dialects.errors import failure_of
 from gateway.dialects.openai_answer import error, finish_reason, usage
@@ -99,7 +99,7 @@ class Stream:
                 if self._logprobs and not choice.hidden:
                     out += (choice.content, b'""},"logprobs":{"content":', one_line(event.json))
                     out.append(b',"refusal":null},"finish_reason":null}]}\n\n')
-            else:
+            elif isinstance(event, Finish):
                 self._finish(choice, event.reason, out)
         return b"".join(out)
 
