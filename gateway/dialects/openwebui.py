@@ -36,11 +36,6 @@ def task(headers: Mapping[bytes, bytes], chat: Chat) -> str:
     return _by_form(chat)
 
 
-def background_task(headers: Mapping[bytes, bytes], chat: Chat) -> bool:
-    """Whether a request is one of Open WebUI's background tasks, by its header or else by its form."""
-    return bool(task(headers, chat))
-
-
 def _by_form(chat: Chat) -> str:
     if chat.stream or chat.tools:
         return ""

@@ -1,7 +1,7 @@
 import pytest
 
 from buffer.job import Chat, Message
-from gateway.dialects.openwebui import background_task, task
+from gateway.dialects.openwebui import task
 
 FORMS = {
     "title_generation": "### Task:\nGenerate a concise title summarizing the chat history.\n### Guidelines:",
@@ -31,14 +31,14 @@ def test_tasks_by_their_form(name, text):
 
 @pytest.mark.parametrize("text", CHATS)
 def test_chats_by_their_form(text):
-    assert not background_task({}, asked(text))
+    assert not task({}, asked(text))
 
 
 @pytest.mark.parametrize("text", FORMS.values())
 def test_what_a_person_waits_for_is_no_task(text):
-    assert not background_task({}, asked(text, stream=True))
-    assert not background_task({}, asked(text, tools=[b"{}"]))
-    assert not background_task({}, asked(text, before=[Message("user", "a"), Message("assistant", "b")]))
+    assert not task({}, asked(text, stream=True))
+    assert not task({}, asked(text, tools=[b"{}"]))
+    assert not task({}, asked(text, before=[Message("user", "a"), Message("assistant", "b")]))
 
 
 @pytest.mark.parametrize(
@@ -57,15 +57,15 @@ def test_what_a_person_waits_for_is_no_task(text):
 )
 def test_the_header_decides(value, expected):
     headers = {b"x-openwebui-task": value}
-    assert background_task(headers, asked("hi", stream=True)) is expected
-    assert background_task(headers, asked(FORMS["title_generation"])) is expected
+    assert bool(task(headers, asked("hi", stream=True))) is expected
+    assert bool(task(headers, asked(FORMS["title_generation"]))) is expected
 
 
 def test_a_header_whose_template_was_left_as_it_was_says_nothing():
     headers = {b"x-openwebui-task": b"{{TASK}}"}
-    assert background_task(headers, asked(FORMS["tags_generation"]))
-    assert not background_task(headers, asked("hi"))
+    assert task(headers, asked(FORMS["tags_generation"]))
+    assert not task(headers, asked("hi"))
 
 
 def test_no_messages_are_no_task():
-    assert not background_task({}, Chat("m", []))
+    assert not task({}, Chat("m", []))
