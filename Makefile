@@ -48,7 +48,7 @@ $(OPENWEBUI)/.installed: | $(BIN)/python
 	@$(PYTHON) -m venv $(OPENWEBUI)
 	@$(OPENWEBUI)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	@$(OPENWEBUI)/bin/python -m pip install --quiet --disable-pip-version-check open-webui==0.12.4
-	@npm install --silent --no-audit --no-fund --prefix $(OPENWEBUI)/node playwright-core
+	@npm install --silent --no-audit --no-fund --prefix $(OPENWEBUI)/node playwright-core@1.65.1
 	@touch $@
 
 test-openwebui: $(VENV)/.installed-test $(OPENWEBUI_READY) ## the real Open WebUI in a real browser; needs chromium and npm
