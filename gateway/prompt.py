@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from hashlib import blake2b
 
@@ -22,10 +23,19 @@ def prompt_parts(chat: Chat) -> Iterator[bytes]:
         yield b"".join(bytes(tool) for tool in chat.tools)
     for message in chat.messages:
         yield b"".join(_pieces(message))
+    if chat.prompt is not None:
+        yield chat.prompt.encode(errors="replace")
+    if chat.prompt_tokens:
+        # As long as so many tokens are estimated to be.
+        yield array("I", (token & 0xFFFFFFFF for token in chat.prompt_tokens)).tobytes()
+    if chat.suffix:
+        yield chat.suffix.encode(errors="replace")
 
 
 def newest_user_chars(chat: Chat) -> int:
-    """Characters of the newest user message; 0 without one."""
+    """Characters of the newest user message, or of a literal prompt; 0 without one."""
+    if chat.prompt is not None:
+        return len(chat.prompt) or len(chat.prompt_tokens) * BYTES_PER_TOKEN
     for message in reversed(chat.messages):
         if message.role == "user":
             return len(message.text())

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
-from contextlib import suppress
+from collections.abc import Awaitable, Sequence
+from contextlib import ExitStack, suppress
+
+import msgspec
 
 from buffer.follower import Follower
 from buffer.job import End, Failure, Usage
@@ -17,6 +19,7 @@ from gateway.catalog import STORE_AWAY
 from gateway.delivery import Delivery, Timing
 from gateway.forms import Form
 from gateway.intake import Intake, Order
+from gateway.merged import Merged
 from gateway.refusal import ClientLeft, Refusal
 from gateway.titles import Titles
 
@@ -33,27 +36,39 @@ class Relay:
         self._titles = Titles(timing.title_least_s, timing.title_most_s)
 
     async def run(
-        self, order: Order, form: Form, call: Call, receive: Receive, send: Send, *, arrived_at: float
+        self,
+        order: Order,
+        form: Form,
+        call: Call,
+        receive: Receive,
+        send: Send,
+        *,
+        arrived_at: float,
+        more: Sequence[Order] = (),
     ) -> tuple[Outcome, bool]:
         """Sends the answer to ``order``. Gives how it ended, and whether the connection has to be broken off now.
 
-        Raises ``Refusal`` before anything was sent. However it ends, wherever it is cancelled, no job is left behind.
+        ``more``: what else the same request asks; the answers are sent as one. Raises ``Refusal`` before anything was
+        sent. However it ends, wherever it is cancelled, no job is left behind.
         """
         if order.title and not await _while_there(receive, self._titles.wait(order.job.user)):
             return "cancelled", False
         if order.job.lane == "background":
-            return await self._follow(order, form, call, receive, send, arrived_at=arrived_at)
+            return await self._follow([order, *more], form, call, receive, send, arrived_at=arrived_at)
         with self._titles.chat(order.job.user):
-            return await self._follow(order, form, call, receive, send, arrived_at=arrived_at)
+            return await self._follow([order, *more], form, call, receive, send, arrived_at=arrived_at)
 
     async def _follow(
-        self, order: Order, form: Form, call: Call, receive: Receive, send: Send, *, arrived_at: float
+        self, orders: Sequence[Order], form: Form, call: Call, receive: Receive, send: Send, *, arrived_at: float
     ) -> tuple[Outcome, bool]:
         submitted_at = asyncio.get_running_loop().time()
-        follower = await self._submit(order)
-        job = order.job
+        followers = await self._submit_all(orders)
+        job, chat = orders[0].job, orders[0].chat
+        merged = Merged(followers, chat.n) if len(followers) > 1 else None
+        if merged is not None:
+            chat = msgspec.structs.replace(chat, n=chat.n * len(followers))
         delivery = Delivery(
-            source=follower,
+            source=merged or followers[0],
             form=form,
             send=send,
             headers=[(b"x-doublebuffer-id", job.id.encode()), (b"x-doublebuffer-lane", job.lane.encode())],
@@ -61,36 +76,59 @@ class Relay:
             arrived_at=arrived_at,
             telemetry=self._telemetry,
             submitted_at=submitted_at,
-            on_first=lambda: self._intake.started(order),
+            on_first=lambda: self._started(orders),
         )
         end: End | None = None
         breaks = False
-        overdue: asyncio.TimerHandle | None = None
+        overdue: list[asyncio.TimerHandle] = []
         try:
             async with asyncio.TaskGroup() as group:
                 watcher = group.create_task(_until_left(receive))
-                overdue = self._expire_later(order, follower, group)
-                if order.chat.stream:
-                    writer = form.stream(order.chat, job.id, time.time(), _is_open_webui(call))
+                for order, follower in zip(orders, followers, strict=True):
+                    overdue.append(self._expire_later(order, follower, group))
+                if merged is not None:
+                    merged.open(group)
+                if chat.stream:
+                    writer = form.stream(chat, job.id, time.time(), _is_open_webui(call))
                     end, breaks = await delivery.stream(writer, self._timing)
                 else:
-                    end = await delivery.whole(form.whole(order.chat, job.id, time.time()))
-                overdue.cancel()
+                    end = await delivery.whole(form.whole(chat, job.id, time.time()))
+                for timer in overdue:
+                    timer.cancel()
                 watcher.cancel()
         except* ClientLeft:
             pass
         finally:
-            if overdue is not None:
+            for timer in overdue:
                 # It would hold on to the whole chat until then.
-                overdue.cancel()
-            follower.close()
-            if delivery.queued_s is not None:
-                self._telemetry.queue_wait[job.lane].observe(delivery.queued_s)
+                timer.cancel()
+            for order, follower in zip(orders, followers, strict=True):
+                follower.close()
+                if follower.started_at is not None:
+                    waited_s = max(0.0, follower.started_at - submitted_at)
+                    self._telemetry.queue_wait[order.job.lane].observe(waited_s)
         if end is None:
             return "cancelled", False
-        self._intake.ended(order, delivery.usage)
+        usages = [delivery.usage] if merged is None else merged.usages
+        for order, usage in zip(orders, usages, strict=True):
+            self._intake.ended(order, usage)
         self._count_tokens(delivery.usage)
         return _outcome(end), breaks
+
+    def _started(self, orders: Sequence[Order]) -> None:
+        for order in orders:
+            self._intake.started(order)
+
+    async def _submit_all(self, orders: Sequence[Order]) -> list[Follower]:
+        """All of them, or none: where one is refused, the others are taken back."""
+        followers: list[Follower] = []
+        with ExitStack() as taken_back:
+            for order in orders:
+                follower = await self._submit(order)
+                taken_back.callback(follower.close)
+                followers.append(follower)
+            taken_back.pop_all()
+        return followers
 
     async def _submit(self, order: Order) -> Follower:
         inbox = order.pool.inbox

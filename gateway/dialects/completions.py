@@ -29,15 +29,8 @@ _string = msgspec.json.Decoder(str)
 _token_ids = msgspec.json.Decoder(list[int])
 _PROMPT = "a string, an array of strings, an array of token ids, or an array of such arrays"
 _OF_CHATS = (
-    "messages",
-    "tools",
-    "tool_choice",
-    "parallel_tool_calls",
-    "reasoning_effort",
-    "reasoning",
-    "think",
-    "mode",
-)
+    "messages", "tools", "tool_choice", "parallel_tool_calls", "reasoning_effort", "reasoning", "think", "mode",
+)  # fmt: skip
 
 
 def parse(body: bytes, *, allow_image_urls: bool = False) -> list[Chat]:

@@ -37,6 +37,12 @@ class _Tokens(NamedTuple):
     tops: list[dict[str, float | None] | None]
     offsets: list[int]
 
+    def add(self, more: _Tokens) -> None:
+        self.texts.extend(more.texts)
+        self.logprobs.extend(more.logprobs)
+        self.tops.extend(more.tops)
+        self.offsets.extend(more.offsets)
+
     def json(self) -> bytes:
         # A token can be half a character, and then it is no text that UTF-8 could hold.
         tokens = b",".join(quote(text) for text in self.texts)
@@ -226,8 +232,10 @@ class Whole:
     def _choice(self, index: int, choice: _Choice) -> bytes:
         tokens = b"null"
         if self._logprobs:
-            joined = _Tokens(*(sum(lists, []) for lists in zip(*choice.tokens, strict=True))) if choice.tokens else None
-            tokens = (joined or _Tokens([], [], [], [])).json()
+            joined = _Tokens([], [], [], [])
+            for told in choice.tokens:
+                joined.add(told)
+            tokens = joined.json()
         return b'{"text":%b,"index":%d,"logprobs":%b,"finish_reason":%b}' % (
             quote("".join(choice.texts)),
             index,
