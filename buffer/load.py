@@ -106,7 +106,15 @@ async def _read(store: Store, index: str, key: Any, form: type[_State]) -> list[
     gone: list[str] = [name for name, value in zip(texts, values, strict=True) if value is None]
     if gone:
         await _all(store, [("ZREM", index, *gone)])
-    return [msgspec.json.decode(value, type=form) for value in values if value is not None]
+    return [one for value in values if value is not None and (one := _decode(value, form)) is not None]
+
+
+def _decode(value: bytes, form: type[_State]) -> _State | None:
+    """None: it was told by another version, in words that this one does not know."""
+    try:
+        return msgspec.json.decode(value, type=form)
+    except msgspec.DecodeError:
+        return None
 
 
 async def _all(store: Store, commands: Sequence[tuple[Any, ...]]) -> list[Any]:

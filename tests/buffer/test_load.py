@@ -32,6 +32,14 @@ async def test_states_come_back_as_they_were(lanes: Lanes) -> None:
     assert await read_states(store, keys) == states[1:]
 
 
+async def test_what_another_version_tells_is_passed_over(lanes: Lanes) -> None:
+    store, keys = lanes.store, lanes.keys
+    for name in ("newer", "own"):
+        await publish_state(store, keys, BackendState(name=name, kind="vllm", up=True), 10)
+    await store.redis.set(keys.state("newer"), b'{"name": "newer", "kind": "unheard-of", "up": true}', ex=10)
+    assert [state.name for state in await read_states(store, keys)] == ["own"]
+
+
 async def test_a_worker_lives_for_as_long_as_it_says(lanes: Lanes) -> None:
     store, keys = lanes.store, lanes.keys
     one = WorkerPresence(id="one", started_at=1.5, backends=["b"])
