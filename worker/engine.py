@@ -35,6 +35,8 @@ class Engine:
         self.clock = clock
         self.wake = asyncio.Event()
         """Something changed for the drain: a job came in, a place became free, the back end is able again."""
+        self.on_news: Callable[[], None] = lambda: None
+        """Called when a look found the back end to be more able than before."""
         self.doubt = asyncio.Event()
         """It refused a job: look at once, and send nothing meanwhile."""
         self.probe: Probe | None = None
@@ -78,6 +80,7 @@ class Engine:
         now = self._bounds()
         if again or now.slots > before.slots or now.kv > before.kv or list(self._upstream) != queues:
             self.wake.set()
+            self.on_news()
         return news
 
     def lost(self, error: str) -> bool:

@@ -9,9 +9,11 @@ import secrets
 import socket
 from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 from backends.base import Backend
 from backends.make import make
+from buffer.embed import pool_of
 from buffer.lanes import Lanes
 from buffer.load import withdraw_worker
 from buffer.replies import ReplyWriter
@@ -19,9 +21,11 @@ from buffer.settings import Settings
 from buffer.store import Store, StoreUnavailable
 from buffer.telemetry import Telemetry
 from worker.breaker import Breaker
+from worker.desk import Desk, EmbeddingPool
 from worker.dispatch import Dispatch
 from worker.doorbell import Controls, Doorbell
 from worker.drain import Drain
+from worker.embedding import begin_drains
 from worker.engine import Engine
 from worker.hand import Hand
 from worker.health import Health
@@ -30,6 +34,8 @@ from worker.pool import Pool
 from worker.reaper import Reaper
 
 log = logging.getLogger("doublebuffer.worker")
+
+P = TypeVar("P", bound=Pool)
 
 SETTLE_S = 5.0
 """After the drain time: how long the last jobs may take to be settled or handed back."""
@@ -56,7 +62,9 @@ class Worker:
         self._telemetry = telemetry or Telemetry()
         self._backends = list(self._make() if backends is None else backends)
         names = sorted({backend.spec.pool for backend in self._backends}) or ["default"]
-        self.pools = [self._pool(store, name) for name in names]
+        self.pools: list[Pool] = [self._pool(store, name) for name in names]
+        """Of chats, then of embeddings."""
+        self.pools += [self._embedding_pool(store, name, chats) for name, chats in zip(names, self.pools, strict=True)]
 
     def _make(self) -> Iterable[Backend]:
         for spec in self._settings.backends:
@@ -79,17 +87,30 @@ class Worker:
             for backend in self._backends
             if backend.spec.pool == name
         ]
-        lanes, hands = Lanes(store, name), dict[str, Hand]()
+        return self._filled(Pool, Lanes(store, name), engines)
+
+    def _embedding_pool(self, store: Store, name: str, chats: Pool) -> EmbeddingPool:
+        """Its desks stand at the same engines as the chats."""
+        settings = self._settings
+        pool = self._filled(EmbeddingPool, Lanes(store, pool_of(name)), [])
+        for engine in chats.engines:
+            desk = Desk(engine, Breaker(settings.breaker_failures, settings.breaker_cooldown_seconds))
+            engine.on_news = desk.wake.set
+            pool.desks.append(desk)
+        return pool
+
+    def _filled(self, form: type[P], lanes: Lanes, engines: list[Engine]) -> P:
+        hands: dict[str, Hand] = {}
 
         def lost(job: str) -> None:
             if job in hands:
                 hands[job].first().stop("lost")
 
-        return Pool(
+        return form(
             worker=self.name,
-            settings=settings,
+            settings=self._settings,
             lanes=lanes,
-            replies=ReplyWriter(lanes, lease_s=settings.lease_seconds, on_lost=lost),
+            replies=ReplyWriter(lanes, lease_s=self._settings.lease_seconds, on_lost=lost),
             telemetry=self._telemetry,
             engines=engines,
             hands=hands,
@@ -143,6 +164,8 @@ class Worker:
                         dispatch = Dispatch(pool, jobs)
                         for engine in pool.engines:
                             jobs.create_task(Drain(pool, engine, dispatch).run(), name=f"drain {engine.name}")
+                        if isinstance(pool, EmbeddingPool):
+                            begin_drains(pool, jobs)
                 ending.cancel()
         except TimeoutError:
             left = sum(len(pool.hands) for pool in self.pools)
