@@ -18,7 +18,7 @@ from gateway.call import AsgiApp
 from gateway.catalog import Catalog
 from gateway.cors import Cors
 from gateway.delivery import Timing
-from gateway.forms import OLLAMA, OPENAI, RESPONSES
+from gateway.forms import COMPLETIONS, GENERATE, OLLAMA, OPENAI, RESPONSES
 from gateway.intake import Intake
 from gateway.middleware import Front, install_log_filter
 from gateway.pools import Pool, open_pools
@@ -87,7 +87,9 @@ def create_app(
     )
     hot: dict[str, tuple[Api, AsgiApp]] = {
         "/v1/chat/completions": ("openai", ChatRoute(OPENAI, services)),
+        "/v1/completions": ("openai", ChatRoute(COMPLETIONS, services)),
         "/api/chat": ("ollama", ChatRoute(OLLAMA, services)),
+        "/api/generate": ("ollama", ChatRoute(GENERATE, services)),
         "/v1/responses": ("responses", ChatRoute(RESPONSES, services)),
         "/v1/messages": ("anthropic", MessagesRoute(services)),
     }

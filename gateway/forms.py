@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from buffer.job import Chat, End, Event, Failure
 from buffer.telemetry import Api
 from gateway.call import JSON, NDJSON, SSE, Call, Headers
-from gateway.dialects import anthropic, ollama, openai, responses
+from gateway.dialects import anthropic, completions, completions_answer, generate, ollama, openai, responses
 from gateway.dialects.errors import headers
+
+_log = logging.getLogger("doublebuffer.gateway")
 
 
 class StreamWriter(Protocol):
@@ -34,8 +37,9 @@ class WholeWriter(Protocol):
 
 
 class Parse(Protocol):
-    def __call__(self, body: bytes, *, allow_image_urls: bool) -> Chat:
-        """Raises ``BadRequest``."""
+    def __call__(self, body: bytes, *, allow_image_urls: bool) -> Chat | list[Chat]:
+        """A list where a request may ask several things at once; they differ in nothing but their prompts. Raises
+        ``BadRequest``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,8 @@ class Form:
     stream_type: bytes
     parse: Parse
     stream: Callable[[Chat, str, float, bool], StreamWriter]
-    """Of a chat, its job's id, the instant, and whether a failure has to be said in the text too."""
+    """Of a chat, its job's id, the instant, and whether a failure has to be said in the text too. Of several chats, the
+    first one with the ``n`` of all."""
     whole: Callable[[Chat, str, float], WholeWriter]
     error: Callable[[Failure], bytes]
     unknown_model: Callable[[str], Failure]
@@ -87,6 +92,28 @@ OLLAMA = Form(
     cannot_think=ollama.cannot_think,
     load_answer=ollama.load_answer,
     failed_line=b'{"error":',
+)
+COMPLETIONS = replace(
+    OPENAI,
+    parse=completions.parse,
+    stream=lambda chat, id, now, _: completions_answer.Stream(chat, id=f"cmpl-{id}", created=now),
+    whole=lambda chat, id, now: completions_answer.Whole(chat, id=f"cmpl-{id}", created=now),
+)
+
+
+def _parse_generate(body: bytes, *, allow_image_urls: bool) -> Chat:
+    chat = generate.parse(body, allow_image_urls=allow_image_urls)
+    if chat.extra.pop("template", None) is not None:
+        _log.info("a request brought a template of its own; the model's is used")
+    return chat
+
+
+GENERATE = replace(
+    OLLAMA,
+    parse=_parse_generate,
+    stream=lambda chat, id, now, spoken: generate.stream(chat, id=id, created=now, failure_as_text=spoken),
+    whole=lambda chat, id, now: generate.whole(chat, id=id, created=now),
+    load_answer=generate.load_answer,
 )
 
 

@@ -48,18 +48,21 @@ class ChatRoute:
                 raise Refusal(_STOPPING, "refused")
             body = await read_body(call, receive, self._services.settings.max_body_bytes)
             large = len(body) > _LARGE_BYTES
-            chat = await _beside(large, partial(self._parse, body))
+            chats = await _beside(large, partial(self._parse, body))
             del body
-            model = await self._model(chat)
-            if (loaded := self._form.load_answer(chat, time.time())) is not None:
+            model = await self._model(chats[0])
+            if (loaded := self._form.load_answer(chats[0], time.time())) is not None:
                 await answer(send, 200, JSON, loaded)
                 outcome = "ok"
             else:
                 pool = self._services.pools[model.pool]
-                order = await _beside(large, partial(self._services.intake.order, chat, model, pool, call))
+                orders = await _beside(
+                    large, lambda: [self._services.intake.order(chat, model, pool, call) for chat in chats]
+                )
+                order, *more = orders
                 lane = order.job.lane
                 outcome, breaks = await self._services.relay.run(
-                    order, self._form, call, receive, send, arrived_at=arrived_at
+                    order, self._form, call, receive, send, arrived_at=arrived_at, more=more
                 )
         except BadRequest as error:
             failure = error.failure
@@ -75,8 +78,9 @@ class ChatRoute:
         if breaks:
             raise BrokenOff
 
-    def _parse(self, body: bytes) -> Chat:
-        return self._form.parse(body, allow_image_urls=self._services.settings.allow_image_urls)
+    def _parse(self, body: bytes) -> list[Chat]:
+        asked = self._form.parse(body, allow_image_urls=self._services.settings.allow_image_urls)
+        return asked if isinstance(asked, list) else [asked]
 
     async def _model(self, chat: Chat) -> Model:
         model = await self._services.catalog.resolve(chat.model)
@@ -103,9 +107,11 @@ def chat_routes(hot: Mapping[str, tuple[Api, AsgiApp]]) -> APIRouter:
 
 _SUMMARIES = {
     "/v1/chat/completions": "A chat, in OpenAI's form",
+    "/v1/completions": "Text that goes on from a prompt, in OpenAI's form",
     "/v1/responses": "A chat, in the form of OpenAI's Responses",
     "/v1/messages": "A chat, in Anthropic's form",
     "/api/chat": "A chat, in Ollama's form",
+    "/api/generate": "An answer to a prompt, in Ollama's form",
 }
 _BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}}
 
