@@ -126,7 +126,8 @@ def check_pull(state: State, asked: Asked, granted: Sequence[Granted]) -> None:
         if not credit.fits(job):
             raise Violation(f"P4: {grant.id} was granted by {backend} above its limits")
         for other in waiting.values():
-            if other.due and job.arr > other.due and credit.fits(other):
+            # Also if the other did not fit: it was looked at first, and nothing that came after its due may pass it.
+            if other.due and job.arr > other.due:
                 raise Violation(f"P7: {job.id} (arrived {job.arr}) was granted before {other.id} (due {other.due})")
         credit.add(job)
     if len(granted) >= want or len(waiting) > LOOKED_AT:

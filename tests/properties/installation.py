@@ -20,7 +20,7 @@ from tests.properties.text import fold, words
 from tests.properties.working import Worker
 from tests.properties.world import START_US, World, plan
 
-CLIENTS_COME_S = 25.0
+CLIENTS_COME_S = 20.0
 FAULTS_S = 40.0
 FAULTS = ("pause worker", "pause gateway", "crash worker", "crash gateway", "drain", "clock", "store")
 AT_THE_LATEST_S = 400.0
@@ -130,7 +130,7 @@ class Installation:
             fault = rng.choice(FAULTS)
             world.ledger.counts[fault] += 1
             if fault == "pause worker":
-                world.schedule.pause(self.workers[worker], rng.uniform(0.5, 10.0))
+                world.schedule.pause(self.workers[worker], rng.choice((rng.uniform(0.5, 3.0), rng.uniform(4.5, 10.0))))
             elif fault == "pause gateway":
                 seconds = rng.choice((rng.uniform(0.5, 8.0), rng.uniform(15.0, 22.0)))
                 world.schedule.pause(self.gateways[gateway], seconds)

@@ -8,20 +8,23 @@ import time
 from collections import Counter
 from contextlib import ExitStack
 
+from redis.exceptions import RedisError
+
 from buffer.store import open_store
 from tests.properties.installation import play
 from tests.properties.ledger import Violation
 from tests.rig.redis_server import run_redis
 
+JOBS = 45
 SHOWN = ("calls", "virtual s", "done", "failed", "cancelled", "expired", "full", "unserved", "left")
 ALSO_SHOWN = ("taken over", "caught up", "taken back", "submitted anew", "new inbox")
 
 
-async def one_seed(url: str | None, seed: int) -> Counter[str]:
+async def one_seed(url: str | None, seed: int, *, jobs: int = JOBS) -> Counter[str]:
     """Raises ``Violation``."""
     store = await open_store(url, prefix=f"properties-{seed}-{time.monotonic_ns()}")
     try:
-        return (await play(store, seed, faulty=seed % 5 != 4)).counts
+        return (await play(store, seed, faulty=seed % 5 != 4, jobs=jobs)).counts
     finally:
         await store.aclose()
 
@@ -45,9 +48,10 @@ def main() -> int:
             began = time.monotonic()
             try:
                 counts = asyncio.run(one_seed(url, seed))
-            except Violation as violation:
+            except (Violation, RedisError, LookupError) as found:
                 failed += 1
-                print(f"{seed:>6} {time.monotonic() - began:>6.1f}  VIOLATION {violation}", flush=True)
+                what = "VIOLATION" if isinstance(found, Violation) else f"BROKEN ({type(found).__name__})"
+                print(f"{seed:>6} {time.monotonic() - began:>6.1f}  {what} {found}", flush=True)
                 continue
             total += counts
             row = " ".join(f"{counts[name]:>{len(name)}}" for name in columns)

@@ -46,7 +46,7 @@ class Gateway(Actor):
         following = Following(lambda piece: world.deliver(client, piece), lambda kind: world.finish(client, kind))
         one = self.jobs[client.job.id] = Open(client, following)
         if await self.submit(one, limit) == "full":
-            del self.jobs[one.id]
+            self.jobs.pop(one.id, None)
             world.finish(client, "full")
         one.submitted = True
 

@@ -40,6 +40,7 @@ class Worker(Actor):
     async def _renew(self) -> None:
         world, lease_s = self.world, self.world.plan.lease_s
         while True:
+            await world.sleep(self, 0.0, world.rng.choice((0.0, 0.0, 0.8)))
             held = [one for one in self.attempts.values() if not one.over]
             try:
                 jobs = [Held(one.job.id, one.job.fence, one.backend) for one in held]

@@ -37,17 +37,17 @@ class Plan:
     hold_s: float = 5.0
 
 
-def plan(rng: Random, *, faulty: bool = True, jobs: int = 36) -> Plan:
+def plan(rng: Random, *, faulty: bool = True, jobs: int) -> Plan:
     models = ("small", "large", "odd")
     backends: dict[str, tuple[str, ...]] = {"b1": ("small", "large"), "b2": ("large", "odd"), "b3": models}
     if rng.random() < 0.3:
         backends = {"b1": models}
     limits = {name: _limits(rng) for name in backends}
-    return Plan(models, backends, limits, faulty, jobs, max_wait_s=rng.choice((3.0, 8.0, 30.0)))
+    return Plan(models, backends, limits, faulty, jobs, max_wait_s=rng.choice((1.0, 3.0, 8.0, 30.0)))
 
 
 def _limits(rng: Random) -> Limits:
-    slots = rng.randint(1, 6)
+    slots = rng.choice((1, 1, 2, 2, 3, 5))
     return Limits(
         slots=slots,
         kv=rng.choice((0, 60, 120)),
