@@ -19,6 +19,7 @@ from gateway.catalog import STORE_AWAY
 from gateway.delivery import Delivery, Timing
 from gateway.forms import Form
 from gateway.intake import Intake, Order
+from gateway.pools import Pool
 from gateway.merged import Merged
 from gateway.refusal import ClientLeft, Refusal
 from gateway.titles import Titles
@@ -83,7 +84,7 @@ class Relay:
         overdue: list[asyncio.TimerHandle] = []
         try:
             async with asyncio.TaskGroup() as group:
-                watcher = group.create_task(_until_left(receive))
+                watcher = group.create_task(until_left(receive))
                 for order, follower in zip(orders, followers, strict=True):
                     overdue.append(self._expire_later(order, follower, group))
                 if merged is not None:
@@ -113,7 +114,7 @@ class Relay:
         for order, usage in zip(orders, usages, strict=True):
             self._intake.ended(order, usage)
         self._count_tokens(delivery.usage)
-        return _outcome(end), breaks
+        return outcome_of(end), breaks
 
     def _started(self, orders: Sequence[Order]) -> None:
         for order in orders:
@@ -147,7 +148,7 @@ class Relay:
 
         def overdue() -> None:
             if follower.started is None and not follower.closed:
-                group.create_task(_expire(order, self._queue_timeout_s))
+                group.create_task(expire(order.pool, order.job.id, self._queue_timeout_s))
 
         return asyncio.get_running_loop().call_later(self._queue_timeout_s, overdue)
 
@@ -160,7 +161,7 @@ class Relay:
             self._telemetry.tokens["cached"].inc(usage.cached)
 
 
-async def _until_left(receive: Receive) -> None:
+async def until_left(receive: Receive) -> None:
     """Raises ``ClientLeft`` once the client has closed its connection."""
     while (await receive())["type"] != "http.disconnect":
         pass
@@ -172,7 +173,7 @@ async def _while_there(receive: Receive, waiting: Awaitable[None]) -> bool:
     there = False
     try:
         async with asyncio.TaskGroup() as group:
-            watcher = group.create_task(_until_left(receive))
+            watcher = group.create_task(until_left(receive))
             await waiting
             there = True
             watcher.cancel()
@@ -181,11 +182,11 @@ async def _while_there(receive: Receive, waiting: Awaitable[None]) -> bool:
     return there
 
 
-async def _expire(order: Order, waited_s: float) -> None:
+async def expire(pool: Pool, id: str, waited_s: float) -> None:
     """Ends a job that has not started in time; its client is told as of any other end."""
     failure = Failure(f"The request waited {waited_s:g} s without its turn coming.", 503, "queue_timeout")
     with suppress(StoreUnavailable):  # the inbox sees to the jobs of a store that is away
-        await order.pool.lanes.cancel(order.job.id, "expired", End("expired", failure))
+        await pool.lanes.cancel(id, "expired", End("expired", failure))
 
 
 def _is_open_webui(call: Call) -> bool:
@@ -195,7 +196,8 @@ def _is_open_webui(call: Call) -> bool:
     return any(name.startswith(b"x-openwebui-") for name in call.headers)
 
 
-def _outcome(end: End) -> Outcome:
+def outcome_of(end: End) -> Outcome:
+    """How metrics count an end."""
     if end.kind == "done":
         return "ok"
     if end.kind != "failed":

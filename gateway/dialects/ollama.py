@@ -35,6 +35,7 @@ __all__ = [
     "show",
     "show_name",
     "tags",
+    "take_name",
     "unknown_model",
 ]
 
@@ -64,7 +65,7 @@ def parse_chat(body: bytes, *, allow_image_urls: bool = False) -> Chat:
 def settings(fields: Fields) -> Chat:
     """What ``/api/chat`` and ``/api/generate`` have in common, taken out of ``fields``. Raises ``BadRequest``."""
     options = take_object(fields, "options")
-    name = _name(fields)
+    name = take_name(fields)
     stream = take_bool(fields, "stream")
     chat = Chat(name, [], "ollama", stream=stream is not False)
     chat.think = thinking.from_ollama(fields, options)
@@ -85,10 +86,11 @@ def settings(fields: Fields) -> Chat:
 
 def show_name(body: bytes) -> str:
     """The model that a body of ``/api/show`` names. Raises ``BadRequest``."""
-    return _name(read_fields(body, NO_BODY))
+    return take_name(read_fields(body, NO_BODY))
 
 
-def _name(fields: Fields) -> str:
+def take_name(fields: Fields) -> str:
+    """Removes the model's name, which may stand in either of two fields. Raises ``BadRequest``."""
     older = take(fields, "name", _string, "a string")
     name = take(fields, "model", _string, "a string") or older
     if not name:
