@@ -81,13 +81,36 @@ class ChatBody(Struct):
         return instance_of(schema.get("schema")) if isinstance(schema, dict) else None
 
 
+class CompletionBody(Struct):
+    """``POST /v1/completions``"""
+
+    prompt: str | list[Any]
+    model: str = ""
+    stream: bool | None = None
+    stream_options: dict[str, Any] | None = None
+    max_tokens: int | None = None
+    n: int | None = None
+    stop: str | list[str] | None = None
+    echo: bool | None = None
+    suffix: str | None = None
+    ignore_eos: bool = False
+    sim_output_tokens: int | None = None
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+
 class OllamaBody(Struct):
     """``POST /api/chat`` and ``POST /api/generate``."""
 
     model: str = ""
     messages: list[dict[str, Any]] | None = None
     prompt: str | None = None
+    suffix: str | None = None
     system: str | None = None
+    template: str | None = None
+    context: list[int] | None = None
     images: list[str] | None = None
     raw: bool = False
     stream: bool | None = None
@@ -105,7 +128,8 @@ class OllamaBody(Struct):
             raise HttpError(
                 400, f'invalid think value: "{self.think}" (must be "high", "medium", "low", "max", true, or false)'
             )
-        return self.think is not False
+        # A raw prompt has no template that would let the model think.
+        return self.think is not False and not self.raw
 
     @property
     def structured(self) -> object:

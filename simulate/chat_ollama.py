@@ -40,6 +40,8 @@ async def _answer(site: Site, exchange: Exchange, *, generate: bool) -> None:
     model = site.find(body.model)
     if model is None:
         raise HttpError(404, f"model '{body.model}' not found")
+    if generate:
+        _check_generate(body)
     keep_s = body.keep_s
     idle = not (body.prompt if generate else body.messages)
     if idle and keep_s == 0:
@@ -59,6 +61,13 @@ async def _answer(site: Site, exchange: Exchange, *, generate: bool) -> None:
         await exchange.answer(site.driver, group, work)
     finally:
         _keep(site, model, KEEP_S if keep_s is None else keep_s)
+
+
+def _check_generate(body: OllamaBody) -> None:
+    if body.raw and (body.template or body.system or body.context):
+        raise HttpError(400, "raw mode does not support template, system, or context")
+    if body.suffix and body.prompt:
+        raise HttpError(400, f'"{body.model}" does not support insert')
 
 
 def _keep(site: Site, model: str, seconds: float) -> None:
