@@ -10,8 +10,11 @@ from buffer.load import read_states, read_workers
 from buffer.telemetry import BackendGauges, Gauges
 
 
-async def read_gauges(pools: Iterable[Lanes]) -> Gauges:
-    """The gauges of all ``pools`` together. Raises ``StoreUnavailable``."""
+async def read_gauges(pools: Iterable[Lanes], embedding_pools: Iterable[Lanes] = ()) -> Gauges:
+    """The gauges of all ``pools`` together; requests for embeddings, which have no lane, wait under ``none``.
+
+    Raises ``StoreUnavailable``.
+    """
     depth: dict[str, int] = dict.fromkeys(LANES, 0)
     oldest_s: dict[str, float] = dict.fromkeys(LANES, 0.0)
     backends: dict[str, BackendGauges] = {}
@@ -25,4 +28,8 @@ async def read_gauges(pools: Iterable[Lanes]) -> Gauges:
             backends[state.name] = BackendGauges(load.jobs, state.limit, state.up, state.breaker_open)
         # One that serves several pools tells each of them.
         workers.update(worker.id for worker in await read_workers(lanes.store, lanes.keys))
+    for lanes in embedding_pools:
+        for found in (await lanes.depths()).values():
+            depth["none"] = depth.get("none", 0) + found.waiting
+            oldest_s["none"] = max(oldest_s.get("none", 0.0), found.oldest_wait_us / 1e6)
     return Gauges(depth, oldest_s, backends, len(workers))

@@ -113,6 +113,10 @@ class Lanes(Grants):
         (entries,) = await self._exchange([("XRANGE", self.keys.reply(id), "-", "+")])
         return [(entry_id.decode(), fields) for entry_id, fields in entries]
 
+    async def forget(self, ids: Sequence[str]) -> None:
+        """Drops the answers of jobs that have ended, ahead of their lifetime: whoever they were for has all of them."""
+        await self._exchange([("UNLINK", *(self.keys.reply(id) for id in ids))])
+
     async def peek(self, models: Sequence[str]) -> Peeked:
         """Who waits for these models (queue names)."""
         waiting, oldest, now = await self._run("peek", *models)

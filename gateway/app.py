@@ -18,13 +18,15 @@ from gateway.call import AsgiApp
 from gateway.catalog import Catalog
 from gateway.cors import Cors
 from gateway.delivery import Timing
+from gateway.embedding import Embeddings
 from gateway.forms import COMPLETIONS, GENERATE, OLLAMA, OPENAI, RESPONSES
 from gateway.intake import Intake
 from gateway.middleware import Front, install_log_filter
-from gateway.pools import Pool, open_pools
+from gateway.pools import Pool, open_embedding_pools, open_pools
 from gateway.relay import Relay
 from gateway.routes.anthropic import MessagesRoute, count_routes
 from gateway.routes.chat import ChatRoute, chat_routes
+from gateway.routes.embeddings import OLLAMA_EMBED, OLLAMA_EMBEDDINGS, OPENAI_EMBEDDINGS, EmbedRoute
 from gateway.routes.errors import install_errors
 from gateway.routes.health import health_routes
 from gateway.routes.models import model_routes
@@ -49,16 +51,20 @@ def create_app(
     install_log_filter()
     telemetry = telemetry or Telemetry()
     timing = timing or Timing()
-    pools = open_pools(store, sorted({spec.pool for spec in settings.backends}) or ["default"])
+    names = sorted({spec.pool for spec in settings.backends}) or ["default"]
+    pools, embedding_pools = open_pools(store, names), open_embedding_pools(store, names)
+    all_pools = [*pools.values(), *embedding_pools.values()]
     intake = Intake(settings)
     services = Services(
         settings=settings,
         store=store,
         telemetry=telemetry,
         pools=pools,
+        embedding_pools=embedding_pools,
         catalog=Catalog(store, pools, expected={spec.name for spec in settings.backends}, cold_s=timing.cold_s),
         intake=intake,
         relay=Relay(settings, intake, telemetry, timing),
+        embeddings=Embeddings(settings, telemetry),
         ended=asyncio.Event(),
     )
 
@@ -66,12 +72,11 @@ def create_app(
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         try:
             async with asyncio.TaskGroup() as group:
-                for pool in pools.values():
+                for pool in all_pools:
                     await _create_inbox(pool)
-                running = [group.create_task(pool.inbox.run()) for pool in pools.values()]
-                running += [
-                    group.create_task(_reap(pool, telemetry, settings.lease_seconds)) for pool in pools.values()
-                ]
+                running = [group.create_task(pool.inbox.run()) for pool in all_pools]
+                running += [group.create_task(_reap(pool, telemetry, settings.lease_seconds)) for pool in all_pools]
+                running.append(group.create_task(services.embeddings.tidy()))
                 yield
                 for task in running:
                     task.cancel()
@@ -92,6 +97,9 @@ def create_app(
         "/api/generate": ("ollama", ChatRoute(GENERATE, services)),
         "/v1/responses": ("responses", ChatRoute(RESPONSES, services)),
         "/v1/messages": ("anthropic", MessagesRoute(services)),
+        "/v1/embeddings": ("openai", EmbedRoute(OPENAI_EMBEDDINGS, services)),
+        "/api/embed": ("ollama", EmbedRoute(OLLAMA_EMBED, services)),
+        "/api/embeddings": ("ollama", EmbedRoute(OLLAMA_EMBEDDINGS, services)),
     }
     app.include_router(chat_routes(hot))
     app.include_router(count_routes(services))

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from buffer.embed import pool_of
 from buffer.inbox import Inbox
 from buffer.lanes import Lanes
 from buffer.store import Store
@@ -20,9 +21,14 @@ class Pool:
 
 def open_pools(store: Store, names: Iterable[str]) -> Mapping[str, Pool]:
     """Pools by name, their inboxes yet to be created and run."""
-    gateway = secrets.token_hex(8)
-    pools: dict[str, Pool] = {}
-    for name in names:
-        lanes = Lanes(store, name)
-        pools[name] = Pool(name, lanes, Inbox(lanes, gateway))
-    return pools
+    return {name: _open(store, name, name) for name in names}
+
+
+def open_embedding_pools(store: Store, names: Iterable[str]) -> Mapping[str, Pool]:
+    """The pools in which embeddings wait, by the names of their back ends' pools."""
+    return {name: _open(store, name, pool_of(name)) for name in names}
+
+
+def _open(store: Store, name: str, kept_as: str) -> Pool:
+    lanes = Lanes(store, kept_as)
+    return Pool(name, lanes, Inbox(lanes, secrets.token_hex(8)))

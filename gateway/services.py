@@ -10,6 +10,7 @@ from buffer.settings import Settings
 from buffer.store import Store
 from buffer.telemetry import Telemetry
 from gateway.catalog import Catalog
+from gateway.embedding import Embeddings
 from gateway.intake import Intake
 from gateway.pools import Pool
 from gateway.relay import Relay
@@ -21,8 +22,11 @@ class Services:
     store: Store
     telemetry: Telemetry
     pools: Mapping[str, Pool]
+    embedding_pools: Mapping[str, Pool]
+    """By the same names."""
     catalog: Catalog
     intake: Intake
     relay: Relay
+    embeddings: Embeddings
     ended: asyncio.Event
     """Nobody reads answers any more: the application stops, or has lost the tasks that it lives by."""

@@ -23,8 +23,8 @@ from gateway.services import Services
 
 T = TypeVar("T")
 
-_STOPPING = Failure("The gateway is stopping.", 503, "stopping", retry_after_s=5)
-_LARGE_BYTES = 256 * 1024
+STOPPING = Failure("The gateway is stopping.", 503, "stopping", retry_after_s=5)
+LARGE_BYTES = 256 * 1024
 """Bodies above this are worked on beside the loop: every answer waits while it is held up."""
 
 
@@ -45,10 +45,10 @@ class ChatRoute:
         lane = "none"
         try:
             if self._services.ended.is_set():
-                raise Refusal(_STOPPING, "refused")
+                raise Refusal(STOPPING, "refused")
             body = await read_body(call, receive, self._services.settings.max_body_bytes)
-            large = len(body) > _LARGE_BYTES
-            chats = await _beside(large, partial(self._parse, body))
+            large = len(body) > LARGE_BYTES
+            chats = await beside(large, partial(self._parse, body))
             del body
             model = await self._model(chats[0])
             if (loaded := self._form.load_answer(chats[0], time.time())) is not None:
@@ -56,7 +56,7 @@ class ChatRoute:
                 outcome = "ok"
             else:
                 pool = self._services.pools[model.pool]
-                orders = await _beside(
+                orders = await beside(
                     large, lambda: [self._services.intake.order(chat, model, pool, call) for chat in chats]
                 )
                 order, *more = orders
@@ -92,7 +92,7 @@ class ChatRoute:
         return model
 
 
-async def _beside(large: bool, work: Callable[[], T]) -> T:
+async def beside(large: bool, work: Callable[[], T]) -> T:
     """What ``work`` gives, done in a thread where it is large."""
     return await asyncio.to_thread(work) if large else work()
 
@@ -112,6 +112,9 @@ _SUMMARIES = {
     "/v1/messages": "A chat, in Anthropic's form",
     "/api/chat": "A chat, in Ollama's form",
     "/api/generate": "An answer to a prompt, in Ollama's form",
+    "/v1/embeddings": "Embeddings, in OpenAI's form",
+    "/api/embed": "Embeddings, in Ollama's form",
+    "/api/embeddings": "One embedding, in Ollama's older form",
 }
 _BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}}
 

@@ -42,7 +42,10 @@ def health_routes(services: Services) -> APIRouter:
         gauges: Gauges | None
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                gauges = await read_gauges(pool.lanes for pool in services.pools.values())
+                gauges = await read_gauges(
+                    (pool.lanes for pool in services.pools.values()),
+                    (pool.lanes for pool in services.embedding_pools.values()),
+                )
         except (StoreUnavailable, TimeoutError):
             gauges = None
         text = await asyncio.to_thread(services.telemetry.exposition, gauges)
