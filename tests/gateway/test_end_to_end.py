@@ -27,7 +27,12 @@ from tests.rig.script import CUT, HOLD, Status
 from tests.rig.scripted import Scripted
 from worker.runner import Worker
 
-MODELS: dict[Kind, str] = {"ollama": "qwen3:0.6b", "vllm": "Qwen/Qwen3-8B", "llamacpp": "qwen3-1.7b"}
+MODELS: dict[Kind, str] = {
+    "ollama": "qwen3:0.6b",
+    "vllm": "Qwen/Qwen3-8B",
+    "llamacpp": "qwen3-1.7b",
+    "openai": "qwen3-4b",
+}
 
 
 class House:
