@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Self
 
 from tests.rig.connection import Connection, Recorded
+from tests.rig.embeddings import PATHS, Embeddings
 from tests.rig.engine import Engine, pages
 from tests.rig.script import Flavour, Piece, Sleep, Status, Wait, Word, encode, parse
 from tests.rig.text import TEXTS
@@ -48,6 +49,7 @@ class Scripted:
         self.flavour: Flavour = flavour
         self.kind = kind or flavour
         self.engine = engine or Engine(self.kind)
+        self.embeddings = Embeddings(self.kind)
         self.script: Script | None = script
         self.once: list[Script] = []
         self.pages = pages(self.kind, list(models) or ["m-oll" if flavour == "ollama" else "m-oai"], **listing)
@@ -96,6 +98,9 @@ class Scripted:
 
     async def _serve(self, connection: Connection, request: Recorded) -> None:
         path, _, query = request.path.partition("?")
+        if path in PATHS:
+            await self._play(connection, request, self.embeddings.script(path, request))
+            return
         if path not in CHATS:
             self.others.append(request)
             page = self._page(path, query, request)
