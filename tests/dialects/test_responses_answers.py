@@ -50,25 +50,14 @@ def whole(chat, found, end=None):
 def test_the_order_of_a_stream():
     found = [Origin("b"), Reasoning("h"), Reasoning("m"), Content("\n"), Content("Hi"), Content("!"), Finish("stop")]
     told = stream(asked(), [*found, Usage(10, 5, cached=4, reasoning=2)])
-    assert [event["type"].removeprefix("response.") for event in told] == [
-        "created",
-        "in_progress",
-        "output_item.added",
-        "reasoning_summary_part.added",
-        "reasoning_summary_text.delta",
-        "reasoning_summary_text.delta",
-        "reasoning_summary_text.done",
-        "reasoning_summary_part.done",
-        "output_item.done",
-        "output_item.added",
-        "content_part.added",
-        "output_text.delta",
-        "output_text.delta",
-        "output_text.done",
-        "content_part.done",
-        "output_item.done",
-        "completed",
-    ]
+    order = """
+    created in_progress
+    output_item.added reasoning_summary_part.added reasoning_summary_text.delta reasoning_summary_text.delta
+    reasoning_summary_text.done reasoning_summary_part.done output_item.done
+    output_item.added content_part.added output_text.delta output_text.delta output_text.done content_part.done
+    output_item.done completed
+    """
+    assert [event["type"].removeprefix("response.") for event in told] == order.split()
     assert {event["output_index"] for event in told[2:9]} == {0}
     assert {event["output_index"] for event in told[9:16]} == {1}
     assert {event["item_id"] for event in told if "item_id" in event} == {"rs_abc_0", "msg_abc_1"}
