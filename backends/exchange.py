@@ -139,6 +139,8 @@ async def guarded(chat: Chat, attempt: Callable[[Chat], Stream]) -> Stream:
                     begun = True
                     yield events
         except ContextTooLongError as error:
+            if chat.prompt is not None:
+                error.param = "prompt"
             shorter = trim(chat.messages, error.share)
             if begun or not shorter or not trims_left or chat.front != "ollama" or not chat.truncate:
                 raise

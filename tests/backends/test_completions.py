@@ -184,3 +184,4 @@ async def test_llama_prompt_that_is_too_long(llama_server: LlamaServer) -> None:
     outcome = await ask(llama_server, "the quiet harbor " * 600, front="ollama")
     assert outcome.error is not None
     assert (outcome.error.kind, outcome.error.code) == ("client", "context_length_exceeded")
+    assert outcome.error.param == "prompt"

@@ -140,10 +140,8 @@ def test_everything_else():
 
 
 def test_nulls_are_as_good_as_nothing():
-    names = re.findall(
-        r"\w+", "suffix max_tokens n best_of echo logprobs stop temperature seed stream stream_options user"
-    )
-    nulls = dict.fromkeys(names)
+    names = "suffix max_tokens n best_of echo logprobs stop temperature seed stream stream_options user"
+    nulls = dict.fromkeys(re.findall(r"\w+", names))
     assert asked(**nulls) == asked()
 
 
