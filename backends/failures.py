@@ -21,6 +21,7 @@ _COMPLAINT = re.compile(r"'msg': (?:'([^']*)'|\"([^\"]*)\")")
 _CONTEXT = re.compile(
     r"maximum context length|max_model_len|context (?:size|length|window)|input tokens", re.IGNORECASE
 )
+_UNABLE = re.compile(r"\b(?:is|are) not (?:currently )?supported\b|\bdoes not support\b", re.IGNORECASE)
 _ASKED = re.compile(r"(?:request \(|requested |at least |contains |has )(\d+)(?: input)? tokens")
 _LIMIT = re.compile(r"(?:context length is(?: only)?|context size \()\s*(\d+)")
 
@@ -47,7 +48,7 @@ def from_status(name: str, status: int, body: bytes) -> BackendError:
         return BackendError(f"Back end '{name}' takes no request now: {message}", kind="refused", status=503)
     if status in CLIENT_STATUSES:
         return complaint.client(name, status)
-    if status == UNABLE_STATUS:
+    if status == UNABLE_STATUS or (status == 500 and complaint.is_inability()):
         # What this model cannot do, it cannot the next time either; and clients try again after a 5xx.
         return complaint.client(name, 400)
     message = complaint.message or "It gave no reason."
@@ -59,6 +60,8 @@ def from_payload(name: str, payload: Any) -> BackendError:
     complaint = _Complaint(payload)
     if complaint.status in CLIENT_STATUSES:
         return complaint.client(name, complaint.status)
+    if complaint.status in (500, UNABLE_STATUS) and complaint.is_inability():
+        return complaint.client(name, 400)
     message = complaint.message or "It gave no reason."
     return BackendError(f"Back end '{name}' broke off with an error: {message}", kind="failed")
 
@@ -110,6 +113,10 @@ class _Complaint:
         if status == 404 and "model" in self.raw.lower():
             code, param = "model_not_found", "model"
         return BackendError(message, kind="client", status=status, code=code, param=param)
+
+    def is_inability(self) -> bool:
+        """llama.cpp answers 500 to a picture or a sound that its model cannot take, and Ollama to what it cannot do."""
+        return bool(_UNABLE.search(self.raw))
 
     def _too_long(self) -> bool:
         told = self.type == "exceed_context_size_error" or self.code == "context_length_exceeded"

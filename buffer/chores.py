@@ -24,13 +24,20 @@ class Chores:
     def __init__(self) -> None:
         self._todo: OrderedDict[tuple[str, str], Chore] = OrderedDict()
         self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     def add(self, key: tuple[str, str], chore: Chore) -> None:
         if key in self._todo or len(self._todo) < MOST:
             self._todo[key] = chore
+            self._idle.clear()
             self._wake.set()
         else:
             log.warning("Too much to do at the store: a %s was dropped", key[0])
+
+    async def done(self) -> None:
+        """Returns when nothing is left to do."""
+        await self._idle.wait()
 
     async def run(self) -> None:
         backoff = Backoff()
@@ -45,3 +52,4 @@ class Chores:
                 except StoreUnavailable:
                     self._todo.setdefault(key, chore)
                     await backoff.wait()
+            self._idle.set()

@@ -36,6 +36,10 @@ class Errands:
     async def run(self) -> None:
         await self._chores.run()
 
+    async def done(self) -> None:
+        """Returns when nothing is left to do."""
+        await self._chores.done()
+
     def want(self, follower: Follower, what: Want) -> None:
         id = follower.id
         match what:

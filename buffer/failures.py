@@ -17,3 +17,9 @@ INTERRUPTED = Failure(
 )
 LOST = Failure("The queue lost this request; please send it again.", status=503, code="lost", retry_after_s=1)
 TOO_SLOW = Failure("The client did not read its answer.", status=500, code="slow_reader")
+TOO_LARGE = Failure(
+    "The answer is too large to be sent in one piece; ask for it as a stream.", status=500, code="answer_too_large"
+)
+STOPPING = Failure(
+    "The gateway is being stopped; please send the request again.", status=503, code="stopping", retry_after_s=1
+)

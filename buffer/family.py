@@ -11,10 +11,12 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal
 
+from buffer.job import Sampling
 from buffer.names import model_key
 
 Thinks = Literal["never", "always", "hybrid"]
 Switch = Literal["enable_thinking", "thinking", "effort", "none"]
+Mode = Literal["thinking", "non-thinking"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ class Family:
     """``low``, ``medium``, ``high``, ``max`` → the word its template knows. Empty: no levels, each of them means on."""
     system_first: bool = False
     """The template refuses a system message that is not the first message."""
+    profiles: Mapping[Mode, Sampling] = field(default_factory=dict)
+    """What its makers want it sampled with, for what a client leaves unset."""
     known: bool = True
     """False: the name says nothing. The model may think; what the engine tells decides."""
 
@@ -58,6 +62,10 @@ class Family:
             return self.thinks == "always"
         return self.default == "on" if think == "unset" else think != "off"
 
+    def profile(self, think: str) -> Sampling | None:
+        """The sampling for a job that asked ``think``; None: the engine's own."""
+        return self.profiles.get("thinking" if self.will_think(think) else "non-thinking")
+
 
 _NEVER = Family("plain", "never", "off", "none", "", "")
 _UNKNOWN = Family("unknown", "hybrid", "on", known=False)
@@ -71,6 +79,11 @@ def _named(family: Family, name: str) -> Family:
     return replace(family, name=name)
 
 
+# Without thinking the numbers differ, and engines know one set at most: that of the model's default.
+_QWEN3_PROFILES: Mapping[Mode, Sampling] = {
+    "thinking": Sampling(temperature=0.6, top_p=0.95, top_k=20, min_p=0.0),
+    "non-thinking": Sampling(temperature=0.7, top_p=0.8, top_k=20, min_p=0.0),
+}
 _QWEN35 = replace(_HYBRID, name="qwen3.5", prompt_opens=True, system_first=True)
 _QWEN38 = replace(
     _QWEN35, name="qwen3.8", effort_words={"low": "low", "medium": "medium", "high": "xhigh", "max": "xhigh"}
@@ -92,9 +105,9 @@ _ROWS: tuple[tuple[str, Family], ...] = (
     (r"deepseek", _NEVER),
     (r"qwen3\.[89]|qwen[4-9]", _QWEN38),
     (r"qwen3\.[5-7]", _QWEN35),
-    (r"qwen3.*-thinking", _named(_INSIDE, "qwen3-thinking")),
-    (r"qwen3.*-(instruct|coder|2507)|qwen3-?coder", _named(_NEVER, "qwen3-instruct")),
-    (r"qwen3(?![.\d])", _named(_HYBRID, "qwen3")),
+    (r"qwen3.*-thinking", replace(_INSIDE, name="qwen3-thinking", profiles=_QWEN3_PROFILES)),
+    (r"qwen3.*-(instruct|coder|2507)|qwen3-?coder", replace(_NEVER, name="qwen3-instruct", profiles=_QWEN3_PROFILES)),
+    (r"qwen3(?![.\d])", replace(_HYBRID, name="qwen3", profiles=_QWEN3_PROFILES)),
     (r"qwq", _named(_INSIDE, "qwq")),
     (r"qwen", _NEVER),
     (r"gemma-?4", Family("gemma4", "hybrid", "off", "enable_thinking", "", "")),

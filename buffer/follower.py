@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 from buffer.desk import Desk, Want
-from buffer.failures import INTERRUPTED, TOO_SLOW
+from buffer.failures import INTERRUPTED, TOO_LARGE, TOO_SLOW
 from buffer.fold import END_KINDS, Folded, fingerprint
 from buffer.frames import Part, weight
 from buffer.job import Content, End, Event, Failure, Finish, Origin, Usage, decode_end
@@ -20,19 +21,27 @@ MOST_UNREAD = 32 * 1024 * 1024
 class Follower:
     """One job's answer. ``next`` gives its events as they come, then its end."""
 
-    def __init__(self, desk: Desk, id: str, *, fence: int = 0, lane: str = "", det: bool = False) -> None:
+    def __init__(
+        self, desk: Desk, id: str, *, fence: int = 0, lane: str = "", det: bool = False, whole: bool = False
+    ) -> None:
         self.id = id
+        self.whole = whole
+        """The client gets it in one piece: ``next`` gives nothing before the end, and till then it may begin anew."""
         self.lane = lane
         self.det = det
         self.started: str | None = None
         """Back end of the attempt that is followed; None before the first."""
         self.started_at: float | None = None
-        """When word of the first attempt came, in seconds of the loop's clock."""
+        """When word of the first attempt came, by ``time.perf_counter``."""
+        self.first_at: float | None = None
+        """When the first event came, by the same."""
         self.fence = fence
         self.n = 0
         """Number of the last event that came under ``fence``."""
         self.given = 0
         """Events that ``next`` has given out: what the client may have seen."""
+        self.home = ""
+        """The inbox that its frames come to."""
         self.open = False
         """Whether the job is known to have been submitted."""
         self.closed = False
@@ -72,7 +81,7 @@ class Follower:
 
     async def wait(self) -> None:
         """Returns as soon as ``next`` would at once. May be cancelled without losing anything; one caller at a time."""
-        while not self._events and self._end is None:
+        while self._end is None and (self.whole or not self._events):
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter
@@ -113,7 +122,7 @@ class Follower:
     def _starts(self, backend: str) -> None:
         self.started = backend
         if self.started_at is None:
-            self.started_at = asyncio.get_running_loop().time()
+            self.started_at = time.perf_counter()
 
     def _take_events(self, part: Part) -> None:
         last = part.n + len(part.events) - 1
@@ -208,6 +217,8 @@ class Follower:
         return "".join(self._text)
 
     def _deliver(self, events: list[Event]) -> None:
+        if self.first_at is None:
+            self.first_at = time.perf_counter()
         self._events += events
         for event in events:
             if isinstance(event, Content) and event.index == 0:
@@ -217,8 +228,8 @@ class Follower:
             self._unread += weight(event)
         self._rouse()
         if self._unread > MOST_UNREAD:
-            self.fail(TOO_SLOW, "cancel")
-        elif self._unread > PAUSE_ABOVE and not self._paused:
+            self.fail(TOO_LARGE if self.whole else TOO_SLOW, "cancel")
+        elif self._unread > PAUSE_ABOVE and not self._paused and not self.whole:
             self._paused = True
             self._desk.want(self, "pause")
 

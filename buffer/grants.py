@@ -227,7 +227,7 @@ class Grants:
             for entry_id, fields in entries:
                 last_id = entry_id
                 kind = fields.get(b"k", b"").decode()
-                if kind in ("cancel", "pause", "go"):
+                if kind in ("cancel", "pause", "go", "look"):
                     controls.append(
                         Control(cast(Any, kind), fields.get(b"id", b"").decode(), int(fields.get(b"f", b"0")))
                     )

@@ -7,19 +7,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections import OrderedDict
-from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
-
-import msgspec
 
 from buffer.access import StoreUnavailable
 from buffer.desk import Want
 from buffer.errands import Errands
-from buffer.failures import LOST
-from buffer.fold import END_KINDS
+from buffer.failures import LOST, STOPPING
 from buffer.follower import Follower
-from buffer.frames import Part, unpack
+from buffer.incoming import Incoming
 from buffer.lanes import Lanes
 from buffer.records import NewJob, Submitted
 from buffer.timing import Backoff
@@ -31,9 +27,7 @@ GIVE_UP_S = 8.0
 """How long an answer may lack something that its reply key does not bring either."""
 MOST_AWAY_S = 60.0
 """How long clients are kept waiting for a store that is away."""
-READ_AT_ONCE = 500
-READ_BLOCK_S = 30.0
-STRAYS = 16384
+CLOSE_S = 2.0
 
 
 class Inbox:
@@ -57,10 +51,11 @@ class Inbox:
         self.name = ""
         """``<gateway>:<incarnation>``: what a job's ``inbox`` is to be. Another after the stream was lost."""
         self._followers: dict[str, Follower] = {}
-        self._strays: OrderedDict[str, None] = OrderedDict()
         self._errands = Errands(lanes, lambda: self.name, give_up_s)
+        self._incoming = Incoming(lanes, self._followers, self._errands.cancel)
         self._watch_now = asyncio.Event()
         self._renewed = asyncio.Event()
+        self._moving = asyncio.Lock()
 
     async def create(self) -> None:
         """Makes the stream under a name never used before. Raises ``StoreUnavailable``."""
@@ -69,15 +64,16 @@ class Inbox:
         self.name = name
         self._renewed.set()
 
-    async def submit(self, job: NewJob, *, limit: int = 0) -> tuple[Submitted, Follower | None]:
+    async def submit(self, job: NewJob, *, limit: int = 0, whole: bool = False) -> tuple[Submitted, Follower | None]:
         """Submits a job under this inbox and follows it from before its first frame. None if it was refused (``full``).
 
-        Raises ``StoreUnavailable``; a job that went in all the same is cancelled once the store is back.
+        ``whole``: see ``Follower``. Raises ``StoreUnavailable``; a job that went in all the same is cancelled once the
+        store is back.
         """
-        follower = self.follow(job.id, lane=job.lane, det=job.det, open=False)
+        follower = self.follow(job.id, lane=job.lane, det=job.det, open=False, whole=whole)
         submitted: Submitted | None = None
         try:
-            submitted = await self._lanes.submit(replace(job, inbox=self.name), limit=limit)
+            submitted = await self._submit(follower, job, limit)
         finally:
             if submitted is None:
                 follower.det = False
@@ -90,13 +86,42 @@ class Inbox:
             self.want(follower, "catch_up")
         return submitted, follower
 
-    def follow(self, id: str, fence: int = 0, *, lane: str = "", det: bool = False, open: bool = True) -> Follower:
+    async def _submit(self, follower: Follower, job: NewJob, limit: int) -> Submitted:
+        while True:
+            home = follower.home = self.name
+            submitted = await self._lanes.submit(replace(job, inbox=home), limit=limit)
+            if submitted.status != "homeless":
+                return submitted
+            await self._move_from(home)
+
+    async def _move_from(self, home: str) -> None:
+        """The stream of that name is gone: makes another, once, and has every job looked after that was at home there.
+
+        Raises ``StoreUnavailable``.
+        """
+        async with self._moving:
+            if self.name == home:
+                log.warning("The inbox of this gateway was gone; it has a new one")
+                await self.create()
+                self._watch_now.set()
+
+    def follow(
+        self,
+        id: str,
+        fence: int = 0,
+        *,
+        lane: str = "",
+        det: bool = False,
+        open: bool = True,
+        whole: bool = False,
+    ) -> Follower:
         """Follows a job whose frames come here. ``open=False``: it is yet to be submitted. Raises ``ValueError`` if it
         is followed.
         """
         if id in self._followers:
             raise ValueError(f"Job {id} is followed already.")
-        follower = self._followers[id] = Follower(self, id, fence=fence, lane=lane, det=det)
+        follower = self._followers[id] = Follower(self, id, fence=fence, lane=lane, det=det, whole=whole)
+        follower.home = self.name
         follower.open = open
         return follower
 
@@ -109,59 +134,20 @@ class Inbox:
                 group.create_task(self._reap_on(self._lease_s), name="inbox reap")
             while True:
                 self._renewed.clear()
-                reader = group.create_task(self._read(self.name), name="inbox read")
+                reader = group.create_task(self._incoming.read(self.name, self._watch_now.set), name="inbox read")
                 await self._renewed.wait()
                 reader.cancel()
 
-    # --- reading
-
-    async def _read(self, name: str) -> None:
-        if not name:
-            return
-        key = self._lanes.keys.inbox(name)
-        last = "0-0"
-        backoff = Backoff()
-        away = False
-        while True:
-            trim = {key: last} if last != "0-0" else None
-            try:
-                got = await self._lanes.store.read_streams({key: last}, READ_BLOCK_S, READ_AT_ONCE, trim=trim)
-            except StoreUnavailable:
-                away = True
-                await backoff.wait()
-                continue
-            if away:
-                away = False
-                backoff.reset()
-                self._watch_now.set()
-            for _, entries in got:
-                for entry_id, fields in entries:
-                    last = entry_id
-                    self._take(fields)
-
-    def _take(self, fields: Mapping[bytes, bytes]) -> None:
-        try:
-            parts = unpack(fields)
-        except (msgspec.MsgspecError, ValueError, KeyError):
-            log.error("A frame that cannot be read was skipped")
-            return
-        for part in parts:
-            follower = self._followers.get(part.id)
-            if follower is None:
-                self._stray(part)
-            else:
-                follower.take(part)
-
-    def _stray(self, part: Part) -> None:
-        """Nobody follows this job: its client has left."""
-        if part.kind not in END_KINDS and part.id not in self._strays:
-            self._ignore(part.id)
-            self._errands.cancel(part.id)
-
-    def _ignore(self, id: str) -> None:
-        self._strays[id] = None
-        if len(self._strays) > STRAYS:
-            self._strays.popitem(last=False)
+    async def close(self) -> None:
+        """Ends every answer that is still followed, has their jobs cancelled, and returns when that is done; at the
+        latest after ``CLOSE_S``.
+        """
+        for follower in list(self._followers.values()):
+            if not follower.det:
+                follower.fail(STOPPING, "cancel")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                await self._errands.done()
 
     def want(self, follower: Follower, what: Want) -> None:
         """Has something done at the store for a follower; returns at once."""
@@ -169,13 +155,11 @@ class Inbox:
             if self._followers.get(follower.id) is follower:
                 del self._followers[follower.id]
             if not follower.ended:
-                self._ignore(follower.id)
+                self._incoming.ignore(follower.id)
                 if not follower.det:
                     self._errands.cancel(follower.id)
         else:
             self._errands.want(follower, what)
-
-    # --- watching
 
     async def _watch_on(self) -> None:
         backoff = Backoff()
@@ -201,22 +185,23 @@ class Inbox:
 
     async def _watch(self) -> None:
         ids = [id for id, follower in self._followers.items() if follower.open and not follower.ended]
-        watched = await self._lanes.watch(self.name, ids)
+        home = self.name
+        watched = await self._lanes.watch(home, ids)
         if not watched.inbox_there:
-            log.warning("The inbox of this gateway was gone; it has a new one")
-            await self.create()
+            await self._move_from(home)
         for id, (state, fence) in zip(ids, watched.states, strict=True):
             follower = self._followers.get(id)
             if follower is None or follower.ended:
                 continue
             if state == "gone":
                 follower.fail(LOST)
-            elif not watched.inbox_there and follower.given and state != "done":
-                follower.fail(LOST, "cancel")
-            elif not watched.inbox_there and state != "done":
-                self._errands.reclaim(follower, fence)
-            else:
+            elif follower.home == self.name or state == "done":
                 follower.note(fence, done=state == "done")
+            elif follower.given:
+                follower.fail(LOST, "cancel")
+            else:
+                follower.home = self.name
+                self._errands.reclaim(follower, fence)
 
     async def _reap_on(self, lease_s: float) -> None:
         backoff = Backoff()

@@ -5,7 +5,7 @@ The gateway's side is here, and what looks on; the worker's side is ``grants.Gra
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, cast
 
 from buffer.access import Command
@@ -93,6 +93,14 @@ class Lanes(Grants):
         heard = await self._run("signal", id, word)
         self.store.ring("ctl")
         return bool(heard)
+
+    async def look(self, workers: Iterable[str], backend: str) -> None:
+        """Has these workers look at a back end at once: what it serves has changed."""
+        word = ("NOMKSTREAM", "MAXLEN", 1000, "*", "k", "look", "id", backend)
+        calls: list[Command] = [("XADD", self.keys.ctl(worker), *word) for worker in workers]
+        if calls:
+            await self._exchange(calls)
+            self.store.ring("ctl")
 
     async def watch(self, inbox: str, ids: Sequence[str]) -> Watched:
         """Lengthens the life of an inbox and of its open jobs; every 5 s and after a reconnect."""

@@ -48,8 +48,9 @@ class NewJob:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    status: Literal["new", "full", "known"]
-    """``known``: the job had been submitted before (the answer to a lost acknowledgement)."""
+    status: Literal["new", "full", "known", "homeless"]
+    """``known``: the job had been submitted before (the answer to a lost acknowledgement). ``homeless``: refused, since
+    its inbox is gone."""
     fence: int
     state: JobState
     waiting: int
@@ -215,10 +216,11 @@ class Watched:
 
 
 class Control(NamedTuple):
-    """Word from a gateway to the worker that runs a job."""
+    """Word from a gateway to the worker that runs a job; ``look`` is to all workers."""
 
-    kind: Literal["cancel", "pause", "go"]
+    kind: Literal["cancel", "pause", "go", "look"]
     id: str
+    """The job's; for ``look``, the name of a back end to look at now."""
     fence: int
 
 

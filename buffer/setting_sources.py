@@ -26,7 +26,8 @@ CONFIG_FILE = "doublebuffer.toml"
 CONFIG_VARIABLE = "DOUBLEBUFFER_CONFIG"
 PREFIX = "DOUBLEBUFFER_"
 
-_SECRET = frozenset({"redis_url", "backends", "api_keys"})
+_NOT_SHOWN = frozenset({"redis_url", "backends", "api_keys", "models"})
+"""Values that hold a secret, or are too long for a sentence."""
 _DURATION = re.compile(r"^([0-9]+(?:\.[0-9]+)?)\s*(us|ms|s)?$")
 _IN_MS = {"us": 0.001, "ms": 1.0, None: 1.0, "s": 1000.0}
 
@@ -185,5 +186,5 @@ def _sentence(error: ValidationError, values: Values) -> str:
     setting = "" if spelled.endswith(variable_of(name)) else f" ({variable_of(name)})"
     if first["type"] in {"literal_error", "int_parsing"} and name == "max_in_flight":
         reason = "it is a whole number above 0, or auto"
-    verdict = "cannot be used" if name in _SECRET else f"cannot be {value!r}"
+    verdict = "cannot be used" if name in _NOT_SHOWN else f"cannot be {value!r}"
     return f"{spelled}{setting} {verdict}: {reason.replace('Input should', 'it should')}."

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from buffer.backend import BackendSpec
 from buffer.job import Lane
+from buffer.model_records import ModelRecord
 
 REDIS_SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "redis+cluster")
 
@@ -97,6 +98,25 @@ def parse_api_keys(value: object) -> list[ApiKey]:
     if len({key.name for key in keys}) < len(keys) or len({key.key for key in keys}) < len(keys):
         raise ValueError("two keys share a name, or are the same")
     return keys
+
+
+def parse_models(value: object) -> list[ModelRecord]:
+    """What the operator says of models, from JSON text or from the file's tables."""
+    try:
+        if isinstance(value, str):
+            records = msgspec.json.decode(value, type=list[ModelRecord])
+        else:
+            records = msgspec.convert(value, list[ModelRecord], from_attributes=True)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"no list of models: {error}") from None
+    for record in records:
+        if not record.name.strip():
+            raise ValueError("a model has an empty name")
+        if record.tags and (len(record.tags) != 2 or not all(record.tags)):
+            raise ValueError(f"model {record.name!r} has tags that are not two: one that opens and one that closes")
+        if any(not suffix.strip() or suffix.lower() == ":latest" for suffix in record.aliases):
+            raise ValueError(f"model {record.name!r} has an alias without an end of its own")
+    return records
 
 
 def parse_list(value: object) -> object:

@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from buffer.backend import BackendSpec
 from buffer.job import Lane
+from buffer.model_records import ModelRecord
 from buffer.setting_values import (
     OLLAMA_ORIGINS,
     ApiKey,
@@ -20,6 +21,7 @@ from buffer.setting_values import (
     parse_api_keys,
     parse_backends,
     parse_list,
+    parse_models,
     parse_refuse_wait,
 )
 
@@ -35,7 +37,7 @@ NOT_YET: dict[str, tuple[tuple[object, ...], str]] = {
 }
 """Setting → the values that it can have as long as this version lacks what it is for, and why."""
 
-_SWITCHES = frozenset({"resume", "cache", "single_flight", "allow_image_urls"})
+_SWITCHES = frozenset({"resume", "cache", "single_flight", "allow_image_urls", "soft_switches"})
 
 
 class Settings(BaseSettings):
@@ -149,6 +151,16 @@ class Settings(BaseSettings):
     )
     normal_tokens: Count = Field(
         default=4096, description="Up to so many prompt tokens to read anew, a chat may be `normal`."
+    )
+    models: Annotated[list[ModelRecord], PlainValidator(parse_models)] = Field(
+        default_factory=list,
+        description="How models think, are sampled and are called besides, as a JSON list; in the file one `[[models]]` "
+        "table each. Unset: as their names tell.",
+    )
+    soft_switches: bool = Field(
+        default=False,
+        description="Let `/think` and `/no_think` in a chat decide whether the model thinks, where nothing else does; "
+        "off leaves them to the model.",
     )
     key_prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")] = Field(
         default="doublebuffer", description="First part of every key in Redis, for several installations on one server."

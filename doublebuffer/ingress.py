@@ -34,7 +34,7 @@ async def run_gateway(settings: Settings, arguments: list[str]) -> int:
                 return await Fleet(settings, listener, arguments).run(stop)
             try:
                 app = create_app(settings, store)
-                await serve(app, listener, stop, drain_s=settings.drain_seconds)
+                await serve(app, listener, stop, drain_s=settings.drain_seconds, last_call=app.end_answers)
             finally:
                 await store.aclose()
         finally:
@@ -50,7 +50,8 @@ async def run_gateway_process(settings: Settings, descriptor: int) -> int:
         try:
             async with asyncio.TaskGroup() as group:
                 orphaned = group.create_task(_stop_without_parent(stop))
-                await serve(create_app(settings, store), listener, stop, drain_s=settings.drain_seconds)
+                app = create_app(settings, store)
+                await serve(app, listener, stop, drain_s=settings.drain_seconds, last_call=app.end_answers)
                 orphaned.cancel()
         finally:
             await store.aclose()

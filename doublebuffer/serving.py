@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import socket
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import uvicorn
@@ -13,6 +14,7 @@ import uvicorn
 from buffer.setting_sources import SettingsError
 
 BACKLOG = 2048
+LAST_WORDS_S = 5
 
 
 class _Server(uvicorn.Server):
@@ -52,9 +54,17 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-async def serve(app: Any, listener: socket.socket, stop: asyncio.Event, *, drain_s: float) -> None:
+async def serve(
+    app: Any,
+    listener: socket.socket,
+    stop: asyncio.Event,
+    *,
+    drain_s: float,
+    last_call: Callable[[], Awaitable[None]] | None = None,
+) -> None:
     """Serves until ``stop``, then closes the socket, lets requests end for ``drain_s``, and returns.
 
+    ``last_call`` is made when that time is over and requests are left; they have ``LAST_WORDS_S`` to end by it.
     Raises ``RuntimeError`` if the app does not start; the reason is in the log.
     """
     config = uvicorn.Config(
@@ -66,7 +76,7 @@ async def serve(app: Any, listener: socket.socket, stop: asyncio.Event, *, drain
         access_log=False,
         server_header=False,
         date_header=True,
-        timeout_graceful_shutdown=max(1, round(drain_s)),
+        timeout_graceful_shutdown=math.ceil(drain_s) + LAST_WORDS_S,
         timeout_keep_alive=75,
     )
     server = _Server(config)
@@ -74,6 +84,9 @@ async def serve(app: Any, listener: socket.socket, stop: asyncio.Event, *, drain
     async def end_when_told() -> None:
         await stop.wait()
         server.should_exit = True
+        if last_call is not None:
+            await asyncio.sleep(drain_s)
+            await last_call()
 
     async with asyncio.TaskGroup() as group:
         ending = group.create_task(end_when_told())

@@ -51,6 +51,40 @@ lanes = ["thinking", "fast"]      # lanes above a chat's own that it may choose
 trusted = true                    # its X-OpenWebUI-User-Id counts
 ```
 
+## Models
+
+`DOUBLEBUFFER_MODELS` is a JSON list; in the file each record is a table. A model's name usually tells all of this, so a
+record is for names that say nothing, for other defaults, and for names that ask for something. The first record whose
+name fits decides; what it leaves out stays as the model's name tells. Gateway and worker both read it.
+
+```toml
+[[models]]
+name = "qwen3*"                   # in any spelling; * is any text; "Qwen/qwen3*" looks at the organisation too
+think = "off"                     # for chats that ask nothing themselves: on, off, low, medium, high, max
+list_aliases = true               # model lists show the names below too
+
+[models.aliases]                  # "qwen3:14b-nothink" is "qwen3:14b", asked not to think
+"-nothink" = "off"
+"-thinking" = "on"
+
+[models.sampling.thinking]        # for what a client leaves unset, where the engine is not Ollama
+temperature = 0.6
+top_p = 0.95
+
+[[models]]
+name = "acme/reasoner-*"
+thinks = "hybrid"                 # never, always, or hybrid: it can be told
+default = "on"                    # what it does when nobody tells
+switch = "enable_thinking"        # its template's variable: enable_thinking or thinking; effort; none
+tags = ["<think>", "</think>"]    # round its thinking, where the engine leaves them in; [] for none
+prompt_opens = false              # its template writes the first of them
+effort_words = { low = "low", medium = "medium", high = "high", max = "high" }
+system_first = false              # its template refuses a system message that is not the first
+```
+
+`sampling = {}` switches off the profile that Qwen3's makers advise. [Models](models.md) tells how a request's wish is
+found.
+
 ## Other spellings
 
 So that recipes made for other programs work as they are. Where both are set, Doublebuffer's own names win.

@@ -75,7 +75,8 @@ class _House:
     async def _serve(self, specs: Sequence[BackendSpec]) -> None:
         app = create_app(self._with(specs), self.store, telemetry=self.telemetry)
         try:
-            await serve(app, self.listener, self.stop, drain_s=self.settings.drain_seconds)
+            drain_s = self.settings.drain_seconds
+            await serve(app, self.listener, self.stop, drain_s=drain_s, last_call=app.end_answers)
         finally:
             self.closed.set()
 

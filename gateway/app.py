@@ -43,7 +43,7 @@ def create_app(
     *,
     telemetry: Telemetry | None = None,
     timing: Timing | None = None,
-) -> AsgiApp:
+) -> Front:
     """The ASGI application on a store that is open, and stays its opener's to close.
 
     ``telemetry``: shared with a worker in the same process. Its lifespan has to be run: it is what reads the answers.
@@ -101,12 +101,23 @@ def create_app(
         "/api/embed": ("ollama", EmbedRoute(OLLAMA_EMBED, services)),
         "/api/embeddings": ("ollama", EmbedRoute(OLLAMA_EMBEDDINGS, services)),
     }
+
+    async def end_answers() -> None:
+        await asyncio.gather(*(pool.inbox.close() for pool in all_pools))
+
     app.include_router(chat_routes(hot))
     app.include_router(count_routes(services))
     app.include_router(model_routes(services))
     app.include_router(health_routes(services))
     install_errors(app)
-    return Front(app, hot, cors=Cors(settings.cors_origins), keyring=Keyring(settings.api_keys), telemetry=telemetry)
+    return Front(
+        app,
+        hot,
+        cors=Cors(settings.cors_origins),
+        keyring=Keyring(settings.api_keys),
+        telemetry=telemetry,
+        end_answers=end_answers,
+    )
 
 
 async def _create_inbox(pool: Pool) -> None:

@@ -28,7 +28,11 @@ class Source(Protocol):
 
     @property
     def started_at(self) -> float | None:
-        """When it began to be, in seconds of the loop's clock."""
+        """When it began to be, by ``time.perf_counter``."""
+
+    @property
+    def first_at(self) -> float | None:
+        """When its first event came, by the same."""
 
     async def next(self) -> list[Event] | End:
         """The events that came since, or the end. May be cancelled without loss."""
@@ -62,7 +66,7 @@ class Delivery:
     """``time.perf_counter()`` when the request came."""
     telemetry: Telemetry
     submitted_at: float
-    """In seconds of the loop's clock."""
+    """By ``time.perf_counter``."""
     on_first: Callable[[], None]
     """Called once, when the first events are here."""
     usage: Usage | None = None
@@ -153,7 +157,8 @@ class Delivery:
         if self._last_at:
             self.telemetry.inter_token[self.lane].observe(now_at - self._last_at)
         else:
-            self.telemetry.time_to_first_token[self.lane].observe(now_at - self.arrived_at)
+            first_at = self.source.first_at or now_at
+            self.telemetry.time_to_first_token[self.lane].observe(first_at - self.arrived_at)
             self.on_first()
         self._last_at = now_at
         for event in events:

@@ -42,6 +42,11 @@ class Merged:
         """When the first of them began."""
         return min((source.started_at for source in self._sources if source.started_at is not None), default=None)
 
+    @property
+    def first_at(self) -> float | None:
+        """When the first event of any of them came."""
+        return min((source.first_at for source in self._sources if source.first_at is not None), default=None)
+
     async def next(self) -> list[Event] | End:
         """The events that came since, or the end. May be cancelled without loss."""
         while self._end is None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from buffer.job import Failure
 from buffer.telemetry import Api, Telemetry
@@ -39,12 +39,16 @@ class Front:
         cors: Cors,
         keyring: Keyring,
         telemetry: Telemetry,
+        end_answers: Callable[[], Awaitable[None]],
     ) -> None:
         self._app = app
         self._hot = hot
         self._cors = cors
         self._keyring = keyring
         self._telemetry = telemetry
+        self.end_answers = end_answers
+        """Tells every client that still waits that the gateway stops, and cancels its job: the last thing before it
+        does."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

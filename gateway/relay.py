@@ -19,8 +19,8 @@ from gateway.catalog import STORE_AWAY
 from gateway.delivery import Delivery, Timing
 from gateway.forms import Form
 from gateway.intake import Intake, Order
-from gateway.pools import Pool
 from gateway.merged import Merged
+from gateway.pools import Pool
 from gateway.refusal import ClientLeft, Refusal
 from gateway.titles import Titles
 
@@ -62,7 +62,7 @@ class Relay:
     async def _follow(
         self, orders: Sequence[Order], form: Form, call: Call, receive: Receive, send: Send, *, arrived_at: float
     ) -> tuple[Outcome, bool]:
-        submitted_at = asyncio.get_running_loop().time()
+        submitted_at = time.perf_counter()
         followers = await self._submit_all(orders)
         job, chat = orders[0].job, orders[0].chat
         merged = Merged(followers, chat.n) if len(followers) > 1 else None
@@ -136,7 +136,7 @@ class Relay:
         if not inbox.name:  # the store has been away since the start
             raise Refusal(STORE_AWAY, "refused")
         try:
-            submitted, follower = await inbox.submit(order.job, limit=self._queue_limit)
+            submitted, follower = await inbox.submit(order.job, limit=self._queue_limit, whole=not order.chat.stream)
         except StoreUnavailable:
             raise Refusal(STORE_AWAY, "refused") from None
         if follower is None:

@@ -19,6 +19,7 @@ class Breaker:
     failures: int
     cooldown_s: float
     _in_row: int = 0
+    _last_by: str = ""
     _open_until_at: float | None = None
     _trial: bool = False
 
@@ -50,12 +51,18 @@ class Breaker:
 
     def succeeded(self) -> None:
         self._in_row = 0
+        self._last_by = ""
         self._open_until_at = None
         self._trial = False
 
-    def failed(self, now_at: float) -> None:
-        """While it is open, the failures of jobs that were under way don't keep it open longer."""
-        self._in_row += 1
+    def failed(self, now_at: float, *, by: str = "") -> None:
+        """``by``: the job that failed, if the fault may be its own; its further attempts count no more.
+
+        While it is open, the failures of jobs that were under way don't keep it open longer.
+        """
+        if not by or by != self._last_by:
+            self._in_row += 1
+        self._last_by = by
         state = self.state(now_at)
         if state == "half-open" or (state == "closed" and self._in_row >= self.failures):
             self._open_until_at = now_at + self.cooldown_s

@@ -95,6 +95,7 @@ class Dispatch:
             self._pool.telemetry.dead_letters.inc()
             hand.engine.breaker.undecided()
             return await self._end(hand, UNREADABLE, dead="The job's body could not be read.")
+        hand.whole = not chat.stream
         try:
             with hand.stoppable():
                 await self._stream(hand, chat)
@@ -137,7 +138,7 @@ class Dispatch:
         match hand.why:
             case "cancel":
                 return await self._end(hand, CANCELLED)
-            case "drain" if not hand.events:
+            case "drain" if not hand.told:
                 hand.closing = True
                 await self._pool.replies.release(hand.job.id, why="drain")
                 return "handed back"
@@ -152,13 +153,14 @@ class Dispatch:
         if error.kind == "client":
             self._count(hand, "refused")
             return await self._end(hand, end)
-        engine.breaker.failed(engine.clock())
+        # An engine that cannot be reached is no request's fault. What goes wrong on the way may be: the attempts of one
+        # job count as one failure, lest a request that no engine can answer shuts out all others.
+        engine.breaker.failed(engine.clock(), by="" if error.kind == "refused" else job.id)
         if error.kind == "refused":
             engine.doubt.set()
-        if hand.events:
-            self._pool.telemetry.attempt_ended(engine.name, "broken")
+        self._pool.telemetry.attempt_ended(engine.name, "broken" if hand.events else error.kind)
+        if hand.told:
             return await self._end(hand, end)
-        self._pool.telemetry.attempt_ended(engine.name, "refused" if error.kind == "refused" else "failed")
         # Not the engine's own words: they may quote the request.
         log.warning("job %s: attempt at %s %s (status %d)", job.id, engine.name, error.kind, error.status)
         return await self._again(hand, end)

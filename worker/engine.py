@@ -18,6 +18,18 @@ ALONE_S = 0.25
 """How long a model's jobs are left to other back ends after one failed here."""
 
 
+class _Doubt(asyncio.Event):
+    """An event that sets another with it."""
+
+    def __init__(self, look: asyncio.Event) -> None:
+        super().__init__()
+        self._look = look
+
+    def set(self) -> None:
+        super().set()
+        self._look.set()
+
+
 class Engine:
     """What the probe finds and what chats do to it come together here; the drain asks before each pull."""
 
@@ -37,7 +49,9 @@ class Engine:
         """Something changed for the drain: a job came in, a place became free, the back end is able again."""
         self.on_news: Callable[[], None] = lambda: None
         """Called when a look found the back end to be more able than before."""
-        self.doubt = asyncio.Event()
+        self.look = asyncio.Event()
+        """Look at once."""
+        self.doubt = _Doubt(self.look)
         """It refused a job: look at once, and send nothing meanwhile."""
         self.probe: Probe | None = None
         """What the last look found; None while it is down, or before the first."""

@@ -35,6 +35,7 @@ class Hand:
         "started_at",
         "stream",
         "tokens",
+        "whole",
         "why",
     )
 
@@ -44,6 +45,8 @@ class Hand:
         self.why: Why | None = None
         self.events = 0
         """Events sent on to the client's gateway."""
+        self.whole = False
+        """The client gets the answer in one piece, so till its end nothing has been said."""
         self.tokens: int | None = None
         """Tokens of prompt and answer, as the engine counted them."""
         self.stream = f"{job.id} {job.fence}"
@@ -59,6 +62,11 @@ class Hand:
         self.before = before
         """An attempt at the same job that was given back or taken away, and may not have heard of it yet."""
         self._task: asyncio.Task[object] | None = None
+
+    @property
+    def told(self) -> bool:
+        """The client may have seen some of it: no other attempt may begin anew."""
+        return self.events > 0 and not self.whole
 
     def first(self) -> Hand:
         """Of this and the attempts before it, the one whose answer is being written."""

@@ -31,12 +31,13 @@ class Health:
         """The first look is at once; a refused job calls for another."""
         engine = self._engine
         while True:
+            engine.look.clear()
             await self._look()
             try:
                 await self._publish()
             except StoreUnavailable:
                 self._pool.away()
-            await wait_for(engine.doubt, LOOK_UP_S if engine.up else LOOK_DOWN_S)
+            await wait_for(engine.look, LOOK_UP_S if engine.up else LOOK_DOWN_S)
 
     async def _look(self) -> None:
         engine = self._engine

@@ -64,7 +64,12 @@ class Pool:
         return hand
 
     def told(self, control: Control) -> None:
-        """Word from the gateway of a job."""
+        """Word from a gateway: of a job, or to all."""
+        if control.kind == "look":
+            for engine in self.engines:
+                if engine.name == control.id:
+                    engine.look.set()
+            return
         hand = self.hands.get(control.id)
         if hand is not None and hand.job.fence == control.fence:
             match control.kind:

@@ -16,6 +16,7 @@ from backends.make import make
 from buffer.embed import pool_of
 from buffer.lanes import Lanes
 from buffer.load import withdraw_worker
+from buffer.model_records import Families
 from buffer.replies import ReplyWriter
 from buffer.settings import Settings
 from buffer.store import Store, StoreUnavailable
@@ -67,12 +68,14 @@ class Worker:
         self.pools += [self._embedding_pool(store, name, chats) for name, chats in zip(names, self.pools, strict=True)]
 
     def _make(self) -> Iterable[Backend]:
+        families = Families(self._settings.models)
         for spec in self._settings.backends:
             yield make(
                 spec,
                 connect_timeout_s=self._settings.connect_timeout_seconds,
                 first_token_timeout_s=self._settings.first_token_timeout_seconds,
                 stall_timeout_s=self._settings.stall_timeout_seconds,
+                families=families,
             )
 
     def _pool(self, store: Store, name: str) -> Pool:

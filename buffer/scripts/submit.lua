@@ -37,6 +37,11 @@ if limit > 0 and waiting + math.max(inputs, 1) > limit then
   call('DEL', key)
   return {'full', '0', 'gone', waiting}
 end
+if ARGV[14] ~= '1' and call('EXISTS', P .. 'inbox:' .. inbox) == 0 then
+  -- Its answer would come to nobody, and pull would drop it.
+  call('DEL', key)
+  return {'homeless', '0', 'gone', waiting}
+end
 
 local fair = P .. 'fair:' .. model .. ':' .. lane
 local tag = math.max(tonumber(call('ZSCORE', fair, 'V') or '0'), tonumber(call('ZSCORE', fair, 'u:' .. user) or '0'))

@@ -33,6 +33,11 @@ def clocked(lanes: Lanes) -> Clock:
     return clock
 
 
+async def at_home(lanes: Lanes) -> None:
+    """The inbox is there."""
+    await lanes.create_inbox(INBOX)
+
+
 async def ready(lanes: Lanes) -> Clock:
     """A clock in the test's hands, and the inbox there."""
     clock = clocked(lanes)

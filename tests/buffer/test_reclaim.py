@@ -12,6 +12,7 @@ from tests.buffer.jobs import (
     LEASE_S,
     START,
     Clock,
+    at_home,
     chunk,
     clocked,
     frames,
@@ -169,6 +170,7 @@ async def test_a_lease_without_a_job_is_cleared(lanes: Lanes) -> None:
 
 
 async def test_entries_without_an_open_job_are_swept_away_round_and_round(lanes: Lanes) -> None:
+    await at_home(lanes)
     clock = clocked(lanes)
     await lanes.reap(LEASE_S)
     for i in range(20):

@@ -15,7 +15,7 @@ from buffer.lanes import Lanes
 from buffer.replies import ReplyWriter
 from buffer.scripting import SCRIPTS, script
 from buffer.store import Store, StoreUnavailable, open_store
-from tests.buffer.jobs import INBOX, ids, job, pull, words
+from tests.buffer.jobs import INBOX, at_home, ids, job, pull, words
 from tests.buffer.running import answer, beside, until
 from tests.rig.redis_server import RedisServer, run_redis
 
@@ -210,6 +210,7 @@ async def test_a_bad_url_is_a_sentence(url: str) -> None:
 
 async def test_embedded_stores_are_each_their_own() -> None:
     one, two = await open_store(None), await open_store(None)
+    await at_home(Lanes(one))
     await Lanes(one).submit(job("a"))
     assert (await Lanes(two).place("a")).state == "gone"
     assert (await Lanes(one).place("a")).state == "waiting"

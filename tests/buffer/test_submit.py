@@ -7,7 +7,7 @@ import pytest
 from buffer.job import End
 from buffer.lanes import LARGE_BODY, Lanes
 from buffer.records import Submitted
-from tests.buffer.jobs import INBOX, LEASE_S, START, clocked, ids, is_quiet, job, kinds, pull, record, running
+from tests.buffer.jobs import INBOX, LEASE_S, START, at_home, clocked, ids, is_quiet, job, kinds, pull, record, running
 
 
 async def test_a_new_job_waits_with_all_that_is_known_of_it(lanes: Lanes) -> None:
@@ -26,12 +26,14 @@ async def test_a_new_job_waits_with_all_that_is_known_of_it(lanes: Lanes) -> Non
 
 
 async def test_a_background_job_has_no_due_time(lanes: Lanes) -> None:
+    await at_home(lanes)
     await lanes.submit(job("a", lane="background"))
     assert (await record(lanes, "a"))["due"] == "0"
     assert await lanes.store.redis.zcard(lanes.keys.due("m")) == 0
 
 
 async def test_submitted_twice_it_is_one_job(lanes: Lanes) -> None:
+    await at_home(lanes)
     await lanes.submit(job("a"))
     before = await record(lanes, "a")
     assert await lanes.submit(job("a")) == Submitted("known", 0, "waiting", 1)
@@ -47,6 +49,7 @@ async def test_submitted_again_it_gets_the_new_inbox(lanes: Lanes) -> None:
 
 
 async def test_submitted_after_its_end_it_stays_ended(lanes: Lanes) -> None:
+    await at_home(lanes)
     await lanes.submit(job("a"))
     await lanes.cancel("a")
     got = await lanes.submit(job("a", body=b"x" * (LARGE_BODY + 1)))
@@ -57,6 +60,7 @@ async def test_submitted_after_its_end_it_stays_ended(lanes: Lanes) -> None:
 
 
 async def test_above_the_limit_it_is_refused_and_leaves_nothing(lanes: Lanes) -> None:
+    await at_home(lanes)
     await lanes.submit(job("a"), limit=2)
     await lanes.submit(job("b", model="other", lane="slow"), limit=2)
     got = await lanes.submit(job("c", body=b"x" * (LARGE_BODY + 1)), limit=2)
@@ -75,6 +79,7 @@ async def test_only_waiting_jobs_count_and_background_apart(lanes: Lanes) -> Non
 
 @pytest.mark.parametrize("size", [10, LARGE_BODY + 1])
 async def test_the_body_comes_back_as_it_was(lanes: Lanes, size: int) -> None:
+    await at_home(lanes)
     body = bytes(i % 256 for i in range(size))
     await lanes.submit(job("a", body=body))
     assert await lanes.body(["a", "none"]) == [body, None]
@@ -124,3 +129,10 @@ async def test_a_key_of_no_job_is_left_when_all_ended(lanes: Lanes) -> None:
     await lanes.settle("a", granted.fence, 1, End("done"))
     assert await is_quiet(lanes)
     assert (await pull(lanes)).jobs == []
+
+
+async def test_a_job_whose_inbox_is_gone_is_refused_and_leaves_nothing(lanes: Lanes) -> None:
+    got = await lanes.submit(job("a", body=b"x" * (LARGE_BODY + 1)))
+    assert (got.status, got.state) == ("homeless", "gone")
+    assert await lanes.store.redis.exists(lanes.keys.job("a"), lanes.keys.reply("a")) == 0
+    assert (await lanes.submit(job("b", det=True))).status == "new"

@@ -7,6 +7,7 @@ import asyncio
 from buffer.lanes import Lanes
 from tests.buffer.jobs import (
     INBOX,
+    at_home,
     job,
     pull,
     ready,
@@ -28,6 +29,7 @@ async def test_an_idle_worker_wakes_at_a_submit(lanes: Lanes) -> None:
 
 
 async def test_a_submit_between_pull_and_waiting_is_not_missed(lanes: Lanes) -> None:
+    await at_home(lanes)
     pulled = await pull(lanes)
     await lanes.submit(job("a"))
     async with asyncio.timeout(2):

@@ -69,10 +69,11 @@ class Gate:
         user: str = "",
         model: str = "m-oai",
         body: bytes | None = None,
+        stream: bool = True,
         **more: Any,
     ) -> Ask:
         name = f"job{next(_names)}"
-        chat = Chat(model=model, messages=[Message("user", prompt)], think="off")
+        chat = Chat(model=model, messages=[Message("user", prompt)], think="off", stream=stream)
         job = NewJob(
             id=name,
             model=queue_names(model)[0],
@@ -84,7 +85,7 @@ class Gate:
             cost=100,
             **more,
         )
-        submitted, follower = await self.inbox.submit(job)
+        submitted, follower = await self.inbox.submit(job, whole=not stream)
         assert submitted.status == "new"
         return Ask(name, follower)
 

@@ -26,6 +26,22 @@ def test_opens_after_failures_in_a_row_and_lets_one_through_after_the_cooldown()
     assert (breaker.state(26.0), breaker.places(26.0)) == ("closed", None)
 
 
+def test_the_attempts_of_one_job_are_one_failure() -> None:
+    breaker = Breaker(failures=2, cooldown_s=10.0)
+    for now_at in (0.0, 1.0, 2.0):
+        breaker.failed(now_at, by="one")
+    assert breaker.state(2.0) == "closed"
+    breaker.failed(3.0, by="two")
+    assert breaker.state(3.0) == "open"
+
+
+def test_an_engine_that_cannot_be_reached_fails_at_each_attempt() -> None:
+    breaker = Breaker(failures=2, cooldown_s=10.0)
+    breaker.failed(0.0)
+    breaker.failed(1.0)
+    assert breaker.state(1.0) == "open"
+
+
 def test_late_failures_don_t_keep_it_open_longer() -> None:
     breaker = Breaker(failures=1, cooldown_s=10.0)
     breaker.failed(0.0)

@@ -87,6 +87,15 @@ async def test_never_told_again_once_text_has_been_sent(store: Store, door: Gate
     await quiet(door.lanes)
 
 
+async def test_an_answer_in_one_piece_begins_anew_wherever_it_broke_off(store: Store, door: Gate) -> None:
+    async with Scripted("openai") as engine, working(store, spec(engine)):
+        engine.once = [[role(), "one", " two", RST]]
+        ask = await door.ask("marker:hi words:2", stream=False)
+        end = await ask.end()
+        assert (end.kind, ask.text, len(engine.requests)) == ("done", "hi 1 2", 2)
+    await quiet(door.lanes)
+
+
 async def test_an_open_breaker_keeps_jobs_away_and_lets_one_try(store: Store, door: Gate) -> None:
     config = settings(breaker_failures=2, breaker_cooldown_seconds=0.6, max_attempts=1)
     async with Scripted("openai") as engine, working(store, spec(engine, max_in_flight=4), config=config) as crew:

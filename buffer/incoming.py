@@ -1,0 +1,77 @@
+"""What comes in at a gateway's inbox: frames, taken apart and handed to the followers of their jobs."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from buffer.access import StoreUnavailable
+from buffer.fold import END_KINDS
+from buffer.follower import Follower
+from buffer.frames import unpack
+from buffer.lanes import Lanes
+from buffer.timing import Backoff
+
+log = logging.getLogger("doublebuffer.buffer")
+
+READ_AT_ONCE = 500
+READ_BLOCK_S = 30.0
+STRAYS = 16384
+
+
+class Incoming:
+    """``followers`` by job; ``cancel``: has a job cancelled whose answer nobody follows."""
+
+    def __init__(self, lanes: Lanes, followers: Mapping[str, Follower], cancel: Callable[[str], None]) -> None:
+        self._lanes = lanes
+        self._followers = followers
+        self._cancel = cancel
+        self._strays: OrderedDict[str, None] = OrderedDict()
+
+    async def read(self, name: str, on_back: Callable[[], None]) -> None:
+        """Reads an inbox until cancelled. ``on_back``: called when the store answers again."""
+        if not name:
+            return
+        key = self._lanes.keys.inbox(name)
+        last = "0-0"
+        backoff = Backoff()
+        away = False
+        while True:
+            trim = {key: last} if last != "0-0" else None
+            try:
+                got = await self._lanes.store.read_streams({key: last}, READ_BLOCK_S, READ_AT_ONCE, trim=trim)
+            except StoreUnavailable:
+                away = True
+                await backoff.wait()
+                continue
+            if away:
+                away = False
+                backoff.reset()
+                on_back()
+            for _, entries in got:
+                for entry_id, fields in entries:
+                    last = entry_id
+                    self._take(fields)
+
+    def ignore(self, id: str) -> None:
+        """Nobody follows this job any more, and it has been seen to."""
+        self._strays[id] = None
+        if len(self._strays) > STRAYS:
+            self._strays.popitem(last=False)
+
+    def _take(self, fields: Mapping[bytes, bytes]) -> None:
+        try:
+            parts = unpack(fields)
+        except (msgspec.MsgspecError, ValueError, KeyError):
+            log.error("A frame that cannot be read was skipped")
+            return
+        for part in parts:
+            follower = self._followers.get(part.id)
+            if follower is not None:
+                follower.take(part)
+            elif part.kind not in END_KINDS and part.id not in self._strays:
+                self.ignore(part.id)
+                self._cancel(part.id)
