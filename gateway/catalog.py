@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 
 from buffer.job import Failure
 from buffer.load import alive_workers, read_states
+from buffer.model_records import Families
 from buffer.store import Store, StoreUnavailable
 from gateway.models import Model, Models, merge
 from gateway.pools import Pool
@@ -18,8 +19,9 @@ _READ_S = 2.0
 """A list is worth more than its last second: a store slower than this gets no say in it."""
 _LOOK_AGAIN_S = 0.1
 _EMPTIED_S = 6.0
-"""Workers tell of their back ends every 5 s: if all at once nobody tells of anything, the store was emptied, or away
-for so long that all it knew ran out."""
+"""Workers tell of themselves and of their back ends every 5 s at least. Where all at once nobody tells of the one or
+the other, the store was emptied, or away until all it knew ran out, or workers are being started anew: for so long
+there is hope."""
 STORE_AWAY = Failure("The queue cannot be reached at the moment.", 503, "store_unavailable", retry_after_s=1)
 
 
@@ -27,11 +29,18 @@ class Catalog:
     """The models of all pools. ``expected``: names of the back ends that are configured here, where any are."""
 
     def __init__(
-        self, store: Store, pools: Mapping[str, Pool], expected: Collection[str] = (), *, cold_s: float
+        self,
+        store: Store,
+        pools: Mapping[str, Pool],
+        expected: Collection[str] = (),
+        *,
+        cold_s: float,
+        families: Families | None = None,
     ) -> None:
         self._store = store
         self._pools = pools
         self._expected = frozenset(expected)
+        self._families = families
         self._cold_until = time.monotonic() + cold_s
         self._reading = asyncio.Lock()
         self._read_at = float("-inf")
@@ -60,7 +69,7 @@ class Catalog:
             self._read_at = time.monotonic()
             if found.states:
                 self._last_known = found
-            elif not found.workers and self._models is not None and (self._models.states or self._models.workers):
+            if self._models is not None and _is_whole(self._models) and not _is_whole(found):
                 self._cold_until = self._read_at + _EMPTIED_S
             self._models = found
             return self._models
@@ -123,7 +132,11 @@ class Catalog:
             keys = pool.lanes.keys
             states += [(pool.name, state) for state in await read_states(self._store, keys)]
             workers += await alive_workers(self._store, keys)
-        return merge(states, workers)
+        return merge(states, workers, self._families)
+
+
+def _is_whole(models: Models) -> bool:
+    return bool(models.workers and models.states)
 
 
 def _unavailable(message: str) -> Refusal:
