@@ -60,22 +60,25 @@ class House:
         await until(so_many)
 
     async def quiet(self) -> None:
-        """Waits until nothing is left of any job but tombstones, and no answer at all."""
+        """Waits until nothing is left of any job but tombstones, and no vector."""
 
         async def nothing() -> bool:
             for lanes in (self.chats, self.lanes):
                 for key in await lanes.leftovers():
                     name = key.key.removeprefix(lanes.keys.base)
-                    fixed = name in ("backends", "bell") or name.startswith("jobs:")
+                    fixed = name in ("backends", "bell", "dead") or name.startswith("jobs:")
                     if key.ttl_s < 0 and not fixed:
                         return False
                     if name.startswith("jobs:") and await self.store.redis.xlen(key.key):
                         return False
-                    if lanes is self.lanes and name.startswith("reply:"):
+                    if lanes is self.lanes and name.startswith("reply:") and await self._holds_events(key.key):
                         return False
             return True
 
         await until(nothing)
+
+    async def _holds_events(self, reply: str) -> bool:
+        return any(fields[b"k"] == b"ev" for _, fields in await self.store.redis.xrange(reply))
 
     def metric(self, line: str) -> float:
         for text in self.telemetry.exposition(None).decode().splitlines():
