@@ -5,6 +5,7 @@ Each function raises ``ValueError`` with a clause that says what is wrong and ho
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
@@ -16,6 +17,10 @@ from buffer.job import Lane
 from buffer.model_records import ModelRecord
 
 REDIS_SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "redis+cluster")
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 .:/@+()_-]{0,63}")
+"""It stands in a header, in metrics and in keys."""
+_POOL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 _LOCAL = ("localhost", "127.0.0.1", "0.0.0.0", "[::1]")
 OLLAMA_ORIGINS: tuple[str, ...] = (
@@ -58,6 +63,10 @@ def parse_backends(value: object) -> list[BackendSpec]:
 def _check_backend(spec: BackendSpec, seen: set[str]) -> None:
     if not spec.name.strip():
         raise ValueError("a back end has an empty name")
+    if not _NAME.fullmatch(spec.name):
+        raise ValueError(f"the back end name {spec.name!r} may hold 64 plain letters, digits, blanks and .:/@+()-_")
+    if not _POOL.fullmatch(spec.pool):
+        raise ValueError(f"back end {spec.name!r} has the pool {spec.pool!r}: up to 64 plain letters, digits and .-_")
     if spec.name in seen:
         raise ValueError(f"two back ends are called {spec.name!r}")
     check_http_url(spec.url, f"back end {spec.name!r}")
