@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 
 import uvicorn
 
-from simulate import chat_ollama, chat_openai, completions, listing
+from simulate import chat_ollama, chat_openai, completions, embeddings, listing
 from simulate.bodies import NameBody, decode
 from simulate.cost import profile_named
 from simulate.driver import Driver, GoneError
@@ -90,6 +90,9 @@ _ANSWERS: dict[str, Callable[[Site, Exchange], Awaitable[None]]] = {
     "/v1/completions": completions.completion,
     "/api/chat": chat_ollama.chat,
     "/api/generate": chat_ollama.generate,
+    "/v1/embeddings": embeddings.openai,
+    "/api/embed": embeddings.ollama,
+    "/api/embeddings": embeddings.ollama_older,
     "/api/show": _show,
 }
 
