@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -77,7 +77,23 @@ class Client:
         response = await self._send(request, until_at)
         try:
             if response.status_code != 200:
-                raise await self._refusal(response)
+                raise await self.refusal(response)
+            yield response
+        finally:
+            await response.aclose()
+
+    @asynccontextmanager
+    async def pass_on(
+        self, method: str, path: str, content: bytes | AsyncIterable[bytes], headers: Mapping[str, str]
+    ) -> AsyncIterator[httpx.Response]:
+        """Sends a request and gives the answer, whatever it is, once its headers have come, however long it takes."""
+        headers = {**self._headers, **headers, "Accept-Encoding": "identity"}
+        request = self._http.build_request(method, self._url + path, content=content, headers=headers)
+        try:
+            response = await self._http.send(request, stream=True)
+        except (httpx.HTTPError, aiohttp.ClientError, OSError) as error:
+            raise self.trouble(error) from error
+        try:
             yield response
         finally:
             await response.aclose()
@@ -89,9 +105,10 @@ class Client:
         except TimeoutError:
             raise early_end(self.name, "did not begin to answer in time") from None
         except (httpx.HTTPError, aiohttp.ClientError, OSError) as error:
-            raise self._trouble(error) from error
+            raise self.trouble(error) from error
 
-    async def _refusal(self, response: httpx.Response) -> BackendError:
+    async def refusal(self, response: httpx.Response) -> BackendError:
+        """The error that an answer of another status than 2xx tells of."""
         body = bytearray()
         try:
             async with asyncio.timeout(self.connect_timeout_s + 1):
@@ -116,7 +133,7 @@ class Client:
         except TimeoutError:
             raise early_end(self.name, "stopped sending in the middle of an answer") from None
         except (httpx.HTTPError, aiohttp.ClientError, OSError) as error:
-            raise self._trouble(error) from error
+            raise self.trouble(error) from error
 
     async def tail(self, pieces: AsyncGenerator[bytes, None]) -> None:
         """Reads what is left of a body whose content is complete. If that fails, it costs the connection only."""
@@ -144,14 +161,14 @@ class Client:
             message = f"Back end '{self.name}' did not answer within {deadline_s:g} s."
             raise BackendError(message, kind="refused", status=503) from None
         except (httpx.HTTPError, aiohttp.ClientError, OSError) as error:
-            raise self._trouble(error) from error
+            raise self.trouble(error) from error
         if response.status_code == 200:
             return response
         if response.status_code in (401, 403, 429, 500, 502, 503, 504):
             raise from_status(self.name, response.status_code, response.content[:ERROR_BODY_LIMIT])
         return None
 
-    def _trouble(self, error: Exception) -> BackendError:
+    def trouble(self, error: Exception) -> BackendError:
         """httpx-aiohttp gives lost connections out as connect timeouts, so the cause beneath decides."""
         cause = error.__cause__ or error
         if isinstance(cause, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):

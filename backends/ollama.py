@@ -20,11 +20,15 @@ from backends.thinking import literal, plan
 from buffer.backend import BackendSpec
 from buffer.embed import Embed
 from buffer.job import Chat
+from buffer.model_records import Families
 
 
 class OllamaBackend:
-    def __init__(self, spec: BackendSpec, *, connect_timeout_s: float, patience: Patience) -> None:
+    def __init__(
+        self, spec: BackendSpec, *, connect_timeout_s: float, patience: Patience, families: Families
+    ) -> None:
         self.spec = spec
+        self._families = families
         self._client = Client(spec, connect_timeout_s=connect_timeout_s)
         self._patience = patience
         self._embedder = Embedder(self._client, "ollama", answer_s=patience.first_s, num_ctx=spec.num_ctx)
@@ -61,7 +65,7 @@ class OllamaBackend:
     async def _answer(self, chat: Chat, upstream_model: str) -> Stream:
         num_ctx, mute = self.spec.num_ctx, False
         if chat.prompt is None:
-            path, chosen = "/api/chat", plan(chat, upstream_model, "ollama")
+            path, chosen = "/api/chat", plan(chat, upstream_model, "ollama", families=self._families)
             can_think = upstream_model not in self._plain
             rendered = render_ollama(chat, upstream_model, chosen, num_ctx=num_ctx, can_think=can_think)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import secrets
 from contextlib import aclosing
@@ -24,20 +25,26 @@ from backends.thinking import Plan, literal, plan
 from buffer.backend import BackendSpec
 from buffer.embed import Embed
 from buffer.job import Chat
+from buffer.model_records import Families
+
+log = logging.getLogger("doublebuffer.backends")
 
 _PATH = "/v1/chat/completions"
 _NOT_IN_IDS = re.compile(r"[^\w.\-]")
 
 
 class OpenAIBackend:
-    def __init__(self, spec: BackendSpec, *, connect_timeout_s: float, patience: Patience) -> None:
+    def __init__(self, spec: BackendSpec, *, connect_timeout_s: float, patience: Patience, families: Families) -> None:
         self.spec = spec
+        self._families = families
         self._client = Client(spec, connect_timeout_s=connect_timeout_s)
         self._patience = patience
         self._embedder = Embedder(self._client, spec.kind, answer_s=patience.first_s)
         self._contexts: dict[str, int] = {}
         self._parses: set[str] = set()
         """Models for which the engine has been seen to tell thinking from answer by itself."""
+        self._greedy: set[str] = set()
+        """Models that were asked for what their makers warn of."""
 
     def chat(self, chat: Chat, *, upstream_model: str, request_id: str) -> Stream:
         """See ``backends.base.Backend``."""
@@ -52,6 +59,7 @@ class OpenAIBackend:
         self._contexts = {model.id: model.context_length for model in found.models}
         # So that names that come and go cannot pile up.
         self._parses &= self._contexts.keys()
+        self._greedy &= self._contexts.keys()
         return found
 
     async def aclose(self) -> None:
@@ -72,7 +80,9 @@ class OpenAIBackend:
         kind, context = self.spec.kind, self._contexts.get(upstream_model, 0)
         path = _PATH
         if chat.prompt is None:
-            chosen = plan(chat, upstream_model, kind, parses=upstream_model in self._parses)
+            parses = upstream_model in self._parses
+            chosen = plan(chat, upstream_model, kind, parses=parses, families=self._families)
+            self._look_at_temperature(chat, upstream_model, chosen)
             rendered = render(chat, kind, upstream_model, chosen, context=context)
         else:
             chosen = literal(chat)
@@ -91,6 +101,18 @@ class OpenAIBackend:
         finally:
             if reader.parsed:
                 self._parses.add(upstream_model)
+
+    def _look_at_temperature(self, chat: Chat, upstream_model: str, chosen: Plan) -> None:
+        """What a client asks for is done; but its operator should know why such answers never end."""
+        if chat.sampling.temperature != 0 or upstream_model in self._greedy:
+            return
+        if "thinking" in chosen.family.profiles and chosen.family.will_think(chosen.think):
+            self._greedy.add(upstream_model)
+            log.warning(
+                "back end %s: %s is asked to think at temperature 0, where it tends to repeat itself without end",
+                self.spec.name,
+                upstream_model,
+            )
 
 
 def single(chat: Chat) -> list[Chat]:

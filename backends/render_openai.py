@@ -39,7 +39,8 @@ def render(chat: Chat, kind: Kind, upstream_model: str, chosen: Plan, *, context
     if not (kind == "llamacpp" and chat.logprobs and chat.tools):
         # llama.cpp refuses that combination in a stream.
         fields |= {"stream": True, "stream_options": {"include_usage": True}}
-    fields |= sampling_fields(chat.sampling, kind, lenient=lenient, context=context)
+    sampling = filled(chat.sampling, chosen.family.profile(chosen.think))
+    fields |= sampling_fields(sampling, kind, lenient=lenient, context=context)
     fields |= _shape(chat)
     if chosen.continues and kind == "vllm":
         fields |= {"continue_final_message": True, "add_generation_prompt": False}
@@ -99,6 +100,18 @@ def response_format(wanted: Format) -> dict[str, Any]:
     if wanted.strict is not None:
         schema["strict"] = wanted.strict
     return {"type": "json_schema", "json_schema": schema}
+
+
+def filled(given: Sampling, profile: Sampling | None) -> Sampling:
+    """What the client set, and what its makers want a model sampled with where the client set nothing."""
+    if profile is None:
+        return given
+    return Sampling(
+        **{
+            name: getattr(profile, name) if (value := getattr(given, name)) is None else value
+            for name in Sampling.__struct_fields__
+        }
+    )
 
 
 def sampling_fields(given: Sampling, kind: Kind, *, lenient: bool, context: int) -> dict[str, Any]:

@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 from backends.reasoning import Splitter
 from buffer.backend import Kind
-from buffer.family import Family, family
+from buffer.family import Family
 from buffer.job import Chat, Think
+from buffer.model_records import Families
 
 Mode = Literal["show", "hold", "drop", "answer"]
 """What becomes of thinking that arrives. ``show``: it is sent on as such. ``drop``: it is not wanted. ``hold``: it is
@@ -17,6 +18,7 @@ not wanted, but if the answer proper stays empty it was the answer, put in the w
 
 _NO_FAMILY = Family("", "never", "off", "none", open_tag="", close_tag="", known=False)
 LEVELS = ("low", "medium", "high", "max")
+_BY_NAME = Families()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +48,9 @@ def continues(chat: Chat) -> bool:
     return last.role == "assistant" and not last.tool_calls and bool(last.content)
 
 
-def plan(chat: Chat, upstream_model: str, kind: Kind, *, parses: bool = False) -> Plan:
+def plan(chat: Chat, upstream_model: str, kind: Kind, *, parses: bool = False, families: Families = _BY_NAME) -> Plan:
     """``parses``: this engine has been seen to tell thinking from answer by itself for this model."""
-    found = family(upstream_model)
-    if not found.known:
-        found = family(chat.model)
+    found = families.of(upstream_model, chat.model)
     goes_on = continues(chat)
     think: Think = chat.think
     if goes_on and found.thinks != "always":

@@ -1,4 +1,4 @@
-"""What the operator says of models: how they think, what they do unasked, how they are sampled, and other names for them.
+"""What the operator says of models: how they think and are sampled, what they do unasked, and other names for them.
 
 Pure. A record goes before what a model's name gives away (``family``); what it leaves out stays as the name tells.
 """

@@ -154,8 +154,8 @@ class Settings(BaseSettings):
     )
     models: Annotated[list[ModelRecord], PlainValidator(parse_models)] = Field(
         default_factory=list,
-        description="How models think, are sampled and are called besides, as a JSON list; in the file one `[[models]]` "
-        "table each. Unset: as their names tell.",
+        description="How models think, how they are sampled and what else they are called, as a JSON list; in the file "
+        "one `[[models]]` table each. Unset: as their names tell.",
     )
     soft_switches: bool = Field(
         default=False,

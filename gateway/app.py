@@ -10,6 +10,7 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 
+from buffer.model_records import Families
 from buffer.settings import Settings
 from buffer.store import Store, StoreUnavailable
 from buffer.telemetry import Api, Telemetry
@@ -21,6 +22,7 @@ from gateway.delivery import Timing
 from gateway.embedding import Embeddings
 from gateway.forms import COMPLETIONS, GENERATE, OLLAMA, OPENAI, RESPONSES
 from gateway.intake import Intake
+from gateway.management import Management
 from gateway.middleware import Front, install_log_filter
 from gateway.pools import Pool, open_embedding_pools, open_pools
 from gateway.relay import Relay
@@ -29,6 +31,7 @@ from gateway.routes.chat import ChatRoute, chat_routes
 from gateway.routes.embeddings import OLLAMA_EMBED, OLLAMA_EMBEDDINGS, OPENAI_EMBEDDINGS, EmbedRoute
 from gateway.routes.errors import install_errors
 from gateway.routes.health import health_routes
+from gateway.routes.management import management_routes
 from gateway.routes.models import model_routes
 from gateway.services import Services
 
@@ -55,16 +58,24 @@ def create_app(
     pools, embedding_pools = open_pools(store, names), open_embedding_pools(store, names)
     all_pools = [*pools.values(), *embedding_pools.values()]
     intake = Intake(settings)
+    catalog = Catalog(
+        store,
+        pools,
+        expected={spec.name for spec in settings.backends},
+        cold_s=timing.cold_s,
+        families=Families(settings.models),
+    )
     services = Services(
         settings=settings,
         store=store,
         telemetry=telemetry,
         pools=pools,
         embedding_pools=embedding_pools,
-        catalog=Catalog(store, pools, expected={spec.name for spec in settings.backends}, cold_s=timing.cold_s),
+        catalog=catalog,
         intake=intake,
         relay=Relay(settings, intake, telemetry, timing),
         embeddings=Embeddings(settings, telemetry),
+        management=Management(settings, catalog, pools),
         ended=asyncio.Event(),
     )
 
@@ -82,6 +93,7 @@ def create_app(
                     task.cancel()
         finally:
             services.ended.set()
+            await services.management.aclose()
 
     app = FastAPI(
         title="Doublebuffer",
@@ -108,6 +120,7 @@ def create_app(
     app.include_router(chat_routes(hot))
     app.include_router(count_routes(services))
     app.include_router(model_routes(services))
+    app.include_router(management_routes(services, heartbeat_s=timing.heartbeat_s))
     app.include_router(health_routes(services))
     install_errors(app)
     return Front(

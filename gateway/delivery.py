@@ -14,7 +14,7 @@ from gateway.call import JSON, Headers, Send, answer
 from gateway.dialects.errors import failure_of, headers
 from gateway.forms import Form, StreamWriter, WholeWriter
 
-_STREAM_HEADERS: Headers = ((b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))
+STREAM_HEADERS: Headers = ((b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))
 _UNTELLABLE = End("failed", Failure("The answer could not be told."))
 """What came cannot be said in the client's dialect, and only all of it together showed that."""
 
@@ -139,7 +139,7 @@ class Delivery:
             {
                 "type": "http.response.start",
                 "status": 200,
-                "headers": [content_type, *_STREAM_HEADERS, *self._all_headers()],
+                "headers": [content_type, *STREAM_HEADERS, *self._all_headers()],
             }
         )
 

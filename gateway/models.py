@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from msgspec import structs
 
 from buffer.backend import ModelInfo
 from buffer.family import family
+from buffer.job import Think
 from buffer.load import BackendState
+from buffer.model_records import Families, ModelRecord, alias_names
 from buffer.names import model_key, queue_names
 from gateway.dialects.listing import tagged
 
@@ -34,6 +38,10 @@ class Model:
     """The name under which its jobs wait."""
     offers: tuple[Offer, ...]
     orgs: frozenset[str]
+    record: ModelRecord | None = None
+    """What the operator says of it."""
+    wish: Think = "unset"
+    """What the name asks by which it was found."""
 
     @property
     def tagged(self) -> str:
@@ -60,16 +68,29 @@ class Model:
 
     @property
     def info(self) -> ModelInfo:
-        """What the most talkative back end tells of it."""
-        return max((offer.info for offer in self.offers), key=_told)
+        """What the most talkative back end tells of it, but for what its operator knows better."""
+        told = max((offer.info for offer in self.offers), key=_told)
+        if self.record is None or self.record.thinks is None:
+            return told
+        able = [word for word in told.capabilities or ("completion", "tools") if word != "thinking"]
+        return structs.replace(told, capabilities=[*able, "thinking"] if self.can_think else able)
 
     @property
     def can_think(self) -> bool:
-        """What the engines tell decides; where none tells, the name."""
+        """What the operator says decides; then what the engines tell; where none tells, the name."""
+        if self.record is not None and self.record.thinks is not None:
+            return self.record.thinks != "never"
         told = [offer.info.capabilities for offer in self.offers if offer.info.capabilities]
         if told:
             return any("thinking" in capabilities for capabilities in told)
         return family(self.info.id or self.name).can_think
+
+    @property
+    def alias_names(self) -> list[str]:
+        """Further names of it for lists."""
+        if self.record is None or not self.record.list_aliases:
+            return []
+        return [name for name, _ in alias_names(self.name, self.record.aliases)]
 
 
 def _told(info: ModelInfo) -> int:
@@ -83,10 +104,22 @@ class Models:
     models: tuple[Model, ...] = ()
     states: tuple[BackendState, ...] = ()
     workers: int = 0
+    families: Families = field(default_factory=Families)
     _by_tail: dict[str, list[Model]] = field(default_factory=dict)
 
     def find(self, name: str) -> Model | None:
-        """The model that ``name`` means; None for none, and for one that could mean the models of two organisations."""
+        """The model that ``name`` means; None for none, and for one that could mean the models of two organisations.
+
+        A model of just this name goes before another's name with an end that asks for something.
+        """
+        if (model := self._served(name)) is not None:
+            return model
+        for base, wish in self.families.split(name):
+            if (model := self._served(base)) is not None:
+                return replace(model, wish=wish)
+        return None
+
+    def _served(self, name: str) -> Model | None:
         org, tail = model_key(name)
         candidates = self._by_tail.get(tail, [])
         if len(candidates) == 1:
@@ -97,11 +130,13 @@ class Models:
         return next((model for model in candidates if org in model.orgs), None)
 
 
-def merge(states: Iterable[tuple[str, BackendState]], workers: int) -> Models:
+def merge(states: Iterable[tuple[str, BackendState]], workers: int, families: Families | None = None) -> Models:
     """One list out of what each back end serves.
 
-    ``states``: with the pool of each; the first pool that has a model gets its jobs.
+    ``states``: with the pool of each; the first pool that has a model gets its jobs. ``families``: what the operator
+    says of models.
     """
+    families = families or Families()
     states = sorted(states, key=lambda pair: pair[1].name)
     by_tail: dict[str, list[Offer]] = {}
     for pool, state in states:
@@ -116,15 +151,16 @@ def merge(states: Iterable[tuple[str, BackendState]], workers: int) -> Models:
         here = [offer for offer in offers if offer.pool == offers[0].pool]
         orgs = {model_key(offer.name).org for offer in here}
         if len(orgs - {""}) < 2:
-            merged[tail] = [_model(tail, here, orgs)]
+            merged[tail] = [_model(tail, here, orgs, families)]
             continue
         for org in sorted(orgs):
             own = [offer for offer in here if model_key(offer.name).org == org]
-            merged.setdefault(tail, []).append(_model(queue_names(own[0].name)[1], own, {org}))
+            merged.setdefault(tail, []).append(_model(queue_names(own[0].name)[1], own, {org}, families))
     models = sorted((model for found in merged.values() for model in found), key=lambda model: model.name)
-    return Models(tuple(models), tuple(state for _, state in states), workers, merged)
+    return Models(tuple(models), tuple(state for _, state in states), workers, families, merged)
 
 
-def _model(queue: str, offers: list[Offer], orgs: set[str]) -> Model:
+def _model(queue: str, offers: list[Offer], orgs: set[str], families: Families) -> Model:
     shown = min(offers, key=lambda offer: ":" not in offer.name)
-    return Model(shown.name, shown.pool, queue, tuple(offers), frozenset(orgs))
+    record = families.record(*(offer.info.id for offer in offers), shown.name)
+    return Model(shown.name, shown.pool, queue, tuple(offers), frozenset(orgs), record)

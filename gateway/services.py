@@ -12,6 +12,7 @@ from buffer.telemetry import Telemetry
 from gateway.catalog import Catalog
 from gateway.embedding import Embeddings
 from gateway.intake import Intake
+from gateway.management import Management
 from gateway.pools import Pool
 from gateway.relay import Relay
 
@@ -28,5 +29,6 @@ class Services:
     intake: Intake
     relay: Relay
     embeddings: Embeddings
+    management: Management
     ended: asyncio.Event
     """Nobody reads answers any more: the application stops, or has lost the tasks that it lives by."""

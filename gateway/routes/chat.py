@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -20,6 +20,7 @@ from gateway.intake import ASKS_TO_THINK
 from gateway.models import Model
 from gateway.refusal import BrokenOff, ClientLeft, Refusal
 from gateway.services import Services
+from gateway.wish import wished
 
 T = TypeVar("T")
 
@@ -50,7 +51,7 @@ class ChatRoute:
             large = len(body) > LARGE_BYTES
             chats = await beside(large, partial(self._parse, body))
             del body
-            model = await self._model(chats[0])
+            model = await self._model(chats)
             if (loaded := self._form.load_answer(chats[0], time.time())) is not None:
                 await answer(send, 200, JSON, loaded)
                 outcome = "ok"
@@ -82,10 +83,14 @@ class ChatRoute:
         asked = self._form.parse(body, allow_image_urls=self._services.settings.allow_image_urls)
         return asked if isinstance(asked, list) else [asked]
 
-    async def _model(self, chat: Chat) -> Model:
+    async def _model(self, chats: Sequence[Chat]) -> Model:
+        chat = chats[0]
         model = await self._services.catalog.resolve(chat.model)
         if model is None:
             raise Refusal(self._form.unknown_model(chat.model))
+        think = wished(chat, model, soft_switches=self._services.settings.soft_switches)
+        for one in chats:
+            one.think = think
         refuses = self._form.cannot_think
         if refuses is not None and chat.think in ASKS_TO_THINK and not model.can_think:
             raise Refusal(refuses(chat.model))

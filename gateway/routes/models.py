@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from fastapi import APIRouter, Request, Response
 
@@ -69,7 +70,14 @@ def model_routes(services: Services) -> APIRouter:
 
 
 def _listed(models: Models, *, tagged: bool) -> list[Listed]:
-    return [_entry(model, tagged=tagged) for model in models.models]
+    """All models, those that have further names under these too."""
+    listed = [_entry(model, tagged=tagged) for model in models.models]
+    for model in models.models:
+        for name in model.alias_names:
+            found = models.find(name)
+            if found is not None and found.queue == model.queue:
+                listed.append(_entry(replace(found, name=name), tagged=tagged))
+    return listed
 
 
 def _entry(model: Model, *, tagged: bool) -> Listed:

@@ -12,6 +12,7 @@ from buffer.setting_sources import flag_of, key_of, load_settings, variable_of
 from buffer.settings import Settings
 from tests.command.settings_rig import BACKEND, by_flags, write_file
 
+MODEL = {"name": "qwen3*", "think": "off", "aliases": {"-nothink": "off"}}
 SAMPLES: dict[str, tuple[str, object, object]] = {
     "redis_url": ("redis://db:6379/1", "redis://db:6379/1", "redis://db:6379/1"),
     "host": ("0.0.0.0", "0.0.0.0", "0.0.0.0"),
@@ -49,6 +50,8 @@ SAMPLES: dict[str, tuple[str, object, object]] = {
     "normal_chars": ("500", 500, 500),
     "fast_tokens": ("256", 256, 256),
     "normal_tokens": ("1024", 1024, 1024),
+    "models": (json.dumps([MODEL]), [MODEL], None),
+    "soft_switches": ("on", True, True),
     "key_prefix": ("other", "other", "other"),
 }
 """Setting → its text as a flag or in the environment, its value in the file, and what comes of both."""
@@ -69,6 +72,8 @@ def check(name: str, settings: Settings) -> None:
     value = getattr(settings, name)
     if name == "backends":
         assert [(one.name, one.kind, one.url) for one in value] == [tuple(BACKEND.values())]
+    elif name == "models":
+        assert [(one.name, one.think, one.aliases) for one in value] == [tuple(MODEL.values())]
     elif name == "api_keys":
         assert [(one.name, one.key) for one in value] == [("ann", "secret")]
     else:

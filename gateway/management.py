@@ -1,0 +1,129 @@
+"""Which Ollama back end keeps a model, and when everybody knows that one has come or gone.
+
+A pull, a push, a copy and what is created go to one back end: the first that is up and has the model already, else the
+first that is up. Models are large, and only their operator knows which machine has room for one. A model is deleted
+wherever it is, or it would still be listed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from backends.management import ModelKeeper
+from buffer.job import Failure
+from buffer.load import BackendState, read_workers
+from buffer.settings import Settings
+from buffer.store import StoreUnavailable
+from gateway.catalog import Catalog
+from gateway.dialects.management import same_model
+from gateway.pools import Pool
+from gateway.refusal import Refusal
+
+_log = logging.getLogger("doublebuffer.gateway")
+_KNOWN_S = 3.0
+"""How long an answer waits until the model lists tell what it tells."""
+_LOOK_AGAIN_S = 0.05
+
+
+class Management:
+    """The Ollama back ends that this gateway is told of, as keepers of models."""
+
+    def __init__(self, settings: Settings, catalog: Catalog, pools: Mapping[str, Pool]) -> None:
+        self._catalog = catalog
+        self._pools = pools
+        self._keepers = {
+            spec.name: ModelKeeper(spec, connect_timeout_s=settings.connect_timeout_seconds)
+            for spec in settings.backends
+            if spec.kind == "ollama"
+        }
+
+    async def aclose(self) -> None:
+        for keeper in self._keepers.values():
+            await keeper.aclose()
+
+    async def serves(self, name: str) -> bool:
+        """Whether there is nothing to do for a model to be there: no Ollama is, and another back end serves it."""
+        return not self._keepers and (await self._catalog.list()).find(name) is not None
+
+    async def one(self, asked_for: str, model: str = "", *, verb: str) -> ModelKeeper:
+        """The back end that a request goes to. ``asked_for``: its name, where the client chose it; ``model``: what it
+        should have; ``verb``: what is to be done with models. Raises ``Refusal``."""
+        return (await self._candidates(asked_for, model, verb))[0]
+
+    async def holders(self, asked_for: str, model: str, *, verb: str) -> list[ModelKeeper]:
+        """All back ends that have a model. Where none is known to, one that will say so. Raises ``Refusal``."""
+        await self._refuse_alias(model)
+        states = await self._states()
+        found = await self._candidates(asked_for, model, verb)
+        holders = [keeper for keeper in found if _has(states.get(keeper.spec.name), model)]
+        return holders or found[:1]
+
+    async def _candidates(self, asked_for: str, model: str, verb: str) -> list[ModelKeeper]:
+        """Those that are up, those first that have the model."""
+        states = await self._states()
+        if not self._keepers:
+            raise Refusal(_no_ollama(verb, any(state.kind == "ollama" for state in states.values())))
+        if asked_for:
+            if asked_for not in self._keepers:
+                raise Refusal(Failure(f"There is no Ollama back end called '{asked_for}'.", 400, ""))
+            return [self._keepers[asked_for]]
+        up = [
+            keeper
+            for name, keeper in self._keepers.items()
+            if not states or ((state := states.get(name)) is not None and state.up)
+        ]
+        if not up:
+            message = "No Ollama back end can be reached at the moment."
+            raise Refusal(Failure(message, 503, "backend_unavailable", retry_after_s=5), "backend_error")
+        return sorted(up, key=lambda keeper: not (model and _has(states.get(keeper.spec.name), model)))
+
+    async def _refuse_alias(self, model: str) -> None:
+        for state in (await self._states()).values():
+            for alias, upstream in state.aliases.items():
+                if same_model(alias, model) and not _has(state, model):
+                    message = f"'{model}' is a name that Doublebuffer's settings give to '{upstream}'."
+                    raise Refusal(Failure(message, 400, "", "model"))
+
+    async def _states(self) -> Mapping[str, BackendState]:
+        """What workers tell; nothing while the store is away, which no model needs in order to be moved."""
+        try:
+            return {state.name: state for state in (await self._catalog.list()).states}
+        except StoreUnavailable:
+            return {}
+
+    async def known(self, keeper: ModelKeeper, model: str, *, there: bool) -> None:
+        """Waits until the lists tell that a back end has a model, or has it no longer; not for ever."""
+        name, pool = keeper.spec.name, self._pools[keeper.spec.pool]
+
+        def told(states: Sequence[BackendState]) -> bool:
+            return any(state.name == name and _has(state, model) is there for state in states)
+
+        try:
+            async with asyncio.timeout(_KNOWN_S):
+                workers = [worker.id for worker in await read_workers(pool.lanes.store, pool.lanes.keys)]
+                await pool.lanes.look(workers, name)
+                await self._until(told if workers else lambda _: True)
+        except (StoreUnavailable, TimeoutError):
+            _log.warning("back end %s: its models have changed, and no worker has told so yet", name)
+
+    async def _until(self, told: Callable[[Sequence[BackendState]], bool]) -> None:
+        while True:
+            if told((await self._catalog.read(_LOOK_AGAIN_S)).states):
+                return
+            await asyncio.sleep(_LOOK_AGAIN_S)
+
+
+def _has(state: BackendState | None, model: str) -> bool:
+    return state is not None and any(same_model(info.id, model) for info in state.models)
+
+
+def _no_ollama(verb: str, elsewhere: bool) -> Failure:
+    if elsewhere:
+        return Failure(
+            f"Only the workers are told where the Ollama back ends are, so this gateway cannot {verb} models there.",
+            400,
+            "",
+        )
+    return Failure(f"None of the back ends is an Ollama, and only an Ollama can {verb} models.", 400, "")
