@@ -93,21 +93,40 @@ class House:
 
 
 @asynccontextmanager
-async def house(
-    *kinds: Kind, crew: int = 1, url: str | None = None, engine: dict[str, Any] | None = None, **settings: Any
-) -> AsyncIterator[House]:
-    """One back end of each kind, all with the same model. ``url``: of a Redis; the embedded store unless given."""
+async def house(*kinds: Kind, crew: int = 1, url: str | None = None, **settings: Any) -> AsyncIterator[House]:
+    """One scripted back end of each kind, all with the same model. ``url``: of a Redis; the embedded store unless
+    given."""
     async with AsyncExitStack() as stack:
-        engines = [await stack.enter_async_context(_engine(kind, engine or {})) for kind in kinds or ("vllm",)]
-        specs = [
-            BackendSpec(name=f"{made.kind}{place}", kind=made.kind, url=made.url)  # type: ignore[arg-type]
-            for place, made in enumerate(engines)
+        engines = [
+            await stack.enter_async_context(
+                Scripted("ollama" if kind == "ollama" else "openai", kind=kind, models=[MODEL])
+            )
+            for kind in kinds
         ]
+        specs = [
+            BackendSpec(name=f"{kind}{place}", kind=kind, url=engine.url)
+            for place, (kind, engine) in enumerate(zip(kinds, engines, strict=True))
+        ]
+        yield await stack.enter_async_context(_built(specs, engines, crew=crew, url=url, **settings))
+
+
+@asynccontextmanager
+async def house_at(kind: Kind, engine_url: str, **settings: Any) -> AsyncIterator[House]:
+    """In front of an engine that is there already."""
+    async with _built([BackendSpec(name="real", kind=kind, url=engine_url)], [], **settings) as it:
+        yield it
+
+
+@asynccontextmanager
+async def _built(
+    specs: Sequence[BackendSpec], engines: list[Scripted], *, crew: int = 1, url: str | None = None, **settings: Any
+) -> AsyncIterator[House]:
+    async with AsyncExitStack() as stack:
         prefix = f"t-{secrets.token_hex(6)}"
         store = await open_store(url, prefix=prefix)
         stack.push_async_callback(store.aclose)
         telemetry = Telemetry()
-        made = Settings(backends=specs, **settings)
+        made = Settings(backends=list(specs), **settings)
         stop = asyncio.Event()
         homes: Sequence[Store] = [store]
         if url is not None:
@@ -126,10 +145,6 @@ async def house(
         )
         lanes = Lanes(store, pool_of("default"))
         yield House(address, port, client, engines, store, Lanes(store), lanes, telemetry, workers)
-
-
-def _engine(kind: Kind, more: dict[str, Any]) -> Scripted:
-    return Scripted("ollama" if kind == "ollama" else "openai", kind=kind, models=[MODEL], **more)
 
 
 async def _ended(stop: asyncio.Event, workers: Sequence[asyncio.Task[None]]) -> None:

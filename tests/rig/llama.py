@@ -52,9 +52,14 @@ class LlamaServer:
 
 
 @contextlib.contextmanager
-def run_llama(*, slots: int = 8, context: int = 1024, model: str = MODEL, port: int = 0) -> Iterator[LlamaServer]:
-    """A server with ``slots`` slots of ``context`` tokens each. Raises ``RuntimeError`` if it does not start."""
-    options = {"slots": slots, "context": context, "model": model, "port": port}
+def run_llama(
+    *, slots: int = 8, context: int = 1024, model: str = MODEL, port: int = 0, embeddings: bool = False
+) -> Iterator[LlamaServer]:
+    """A server with ``slots`` slots of ``context`` tokens each. Raises ``RuntimeError`` if it does not start.
+
+    ``embeddings``: it embeds (too).
+    """
+    options = {"slots": slots, "context": context, "model": model, "port": port, "embeddings": embeddings}
     with tempfile.TemporaryDirectory(prefix="llama-") as directory:
         log = Path(directory) / "log"
         with log.open("wb") as sink:
@@ -101,7 +106,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait(10)
 
 
-def _serve(slots: int, context: int, model: str, port: int) -> None:
+def _serve(slots: int, context: int, model: str, port: int, embeddings: bool) -> None:
     """The child's part: tells its address on standard output, serves until its standard input ends."""
     import xllamacpp
 
@@ -119,6 +124,11 @@ def _serve(slots: int, context: int, model: str, port: int) -> None:
     params.use_jinja = True
     params.endpoint_metrics = True
     params.endpoint_slots = True
+    if embeddings:
+        params.embedding = True
+        # By the last token, as Qwen3's own embedding models do. (By the mean, this server gives wrong vectors itself
+        # where texts of different lengths meet in its slots.)
+        params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_LAST
     server = xllamacpp.Server(params)
     print(server.listening_address, flush=True)
     sys.stdin.buffer.read()
