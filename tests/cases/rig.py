@@ -1,0 +1,282 @@
+"""What every case stands on: a gateway, two workers and a Redis as processes, two scripted engines, a client that keeps
+every byte it was answered, and what has to hold after each case."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import redis.asyncio
+
+from tests.acceptance.site import Site, backend, run_site
+from tests.rig.scripted import Scripted
+
+OAI, OLL = "m-oai", "m-oll"
+"""The models of the engine that speaks OpenAI's API, as vLLM does, and of the one that speaks Ollama's."""
+BOTH = (OAI, OLL)
+
+_TRACES = re.compile(rb'Traceback \(most recent call last\)|File "[^"]*\.py"|Internal Server Error')
+_TASK_TROUBLE = re.compile(r"never retrieved|[Tt]ask exception|Traceback \(most recent|Exception in ASGI")
+
+
+def settings(*, retries: int = 0, keys: str = "", origins: str = "", **more: str) -> dict[str, str]:
+    """The cases' words for settings as ours. Nothing said: no retry, no resuming, no cache, no window, no keys.
+
+    ``retries``: after the first try. ``keys``: ``name:key`` pairs. ``origins``: of pages that may call.
+    ``more``: settings by their own names, without the prefix.
+    """
+    found = {
+        "DOUBLEBUFFER_MAX_ATTEMPTS": str(retries + 1),
+        "DOUBLEBUFFER_RESUME": "off",
+        "DOUBLEBUFFER_CACHE": "off",
+        "DOUBLEBUFFER_WINDOW_MS": "0",
+    }
+    if keys:
+        found["DOUBLEBUFFER_API_KEYS"] = keys
+    if origins:
+        found["DOUBLEBUFFER_CORS_ORIGINS"] = origins
+    return found | {f"DOUBLEBUFFER_{name.upper()}": value for name, value in more.items()}
+
+
+@dataclass(slots=True)
+class Reply:
+    """One answer. ``body``: as it came over the line, unpacked only if the client asked httpx to."""
+
+    status: int
+    headers: httpx.Headers
+    body: bytes
+    took_s: float
+    first_s: float = 0.0
+    """Until the first byte of the body."""
+
+    @property
+    def type(self) -> str:
+        return self.headers.get("content-type", "").partition(";")[0]
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Each line of an Ollama stream, which has to be JSON by itself."""
+        assert self.type == "application/x-ndjson", (self.status, self.type, self.body[:300])
+        return [json.loads(line) for line in self.body.splitlines()]
+
+    def frames(self) -> list[str]:
+        """The data of each event of an OpenAI stream."""
+        assert self.type == "text/event-stream", (self.status, self.type, self.body[:300])
+        rows = self.body.decode().split("\n")
+        return [row.removeprefix("data:").strip() for row in rows if row.startswith("data:")]
+
+    def chunks(self) -> list[dict[str, Any]]:
+        """The events but the closing word, each of which has to be JSON by itself."""
+        return [json.loads(frame) for frame in self.frames() if frame != "[DONE]"]
+
+    def deltas(self) -> list[dict[str, Any]]:
+        return [choice["delta"] for chunk in self.chunks() for choice in chunk.get("choices", [])]
+
+    def finishes(self) -> list[str]:
+        told = [choice for chunk in self.chunks() for choice in chunk.get("choices", [])]
+        return [choice["finish_reason"] for choice in told if choice.get("finish_reason")]
+
+    @property
+    def content(self) -> str:
+        """The answer's words, in whichever form it came."""
+        return "".join(part.get("content") or "" for part in self._parts())
+
+    @property
+    def thinking(self) -> str:
+        names = ("thinking", "reasoning", "reasoning_content")
+        found = []
+        for part in self._parts():
+            told = {part[name] for name in names if part.get(name)}
+            assert len(told) <= 1, told
+            found += told
+        return "".join(found)
+
+    def _parts(self) -> list[dict[str, Any]]:
+        assert self.status == 200, (self.status, self.body[:500])
+        if self.type == "application/x-ndjson":
+            return [line["message"] for line in self.lines() if "message" in line]
+        if self.type == "text/event-stream":
+            return self.deltas()
+        told = self.json()
+        return [told["message"]] if "message" in told else [choice["message"] for choice in told["choices"]]
+
+
+def is_native_error(reply: Reply) -> bool:
+    told = reply.json()
+    return set(told) == {"error"} and isinstance(told["error"], str) and bool(told["error"])
+
+
+def is_openai_error(reply: Reply) -> bool:
+    error = reply.json().get("error")
+    return isinstance(error, dict) and all(isinstance(error.get(k), str) and error[k] for k in ("message", "type"))
+
+
+def refused(reply: Reply, path: str, status: int = 400) -> bool:
+    """Whether this is an error of that status in the form of the path's dialect."""
+    form = is_native_error if path.startswith("/api/") else is_openai_error
+    return reply.status == status and reply.type == "application/json" and form(reply)
+
+
+@dataclass
+class Bench:
+    """The installation of a module's cases, and all that its clients were answered since the last check."""
+
+    site: Site
+    oai: Scripted
+    oll: Scripted
+    client: httpx.AsyncClient
+    heard: list[bytes] = field(default_factory=list)
+    _read: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        return self.site.url
+
+    def engine(self, model: str) -> Scripted:
+        return self.oai if model == OAI else self.oll
+
+    async def ask(
+        self,
+        path: str,
+        body: Any = None,
+        *,
+        method: str = "POST",
+        headers: Mapping[str, str | None] | None = None,
+        raw: bool = False,
+    ) -> Reply:
+        """One request. ``body``: ``bytes`` as they are, anything else as JSON. A header of None is not sent at all.
+
+        ``raw``: the answer's body as it came, whatever encoding it says it has.
+        """
+        content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        request = self.client.build_request(method, path, content=content)
+        for name, value in {"content-type": "application/json", **(headers or {})}.items():
+            if value is None:
+                request.headers.pop(name, None)
+            else:
+                request.headers[name] = value
+        began, first_s, data = time.perf_counter(), 0.0, bytearray()
+        response = await self.client.send(request, stream=True)
+        try:
+            async for piece in response.aiter_raw() if raw else response.aiter_bytes():
+                first_s = first_s or time.perf_counter() - began
+                data += piece
+        finally:
+            await response.aclose()
+        self.heard.append(bytes(data))
+        return Reply(response.status_code, response.headers, bytes(data), time.perf_counter() - began, first_s)
+
+    async def get(self, path: str, **more: Any) -> Reply:
+        return await self.ask(path, method="GET", **more)
+
+    async def chat(
+        self,
+        api: str,
+        model: str,
+        prompt: str = "hi",
+        *,
+        headers: Mapping[str, str | None] | None = None,
+        **fields: Any,
+    ) -> Reply:
+        """A chat. ``api``: ``ollama`` or ``openai``; of ``fields`` that are ``...`` the body has none."""
+        path = "/api/chat" if api == "ollama" else "/v1/chat/completions"
+        body = {"model": model, "messages": [{"role": "user", "content": prompt}], **fields}
+        return await self.ask(path, {k: v for k, v in body.items() if v is not ...}, headers=headers)
+
+    async def counted(self, name: str, **labels: str) -> float:
+        """The sum of a metric's samples that have these labels."""
+        wanted = [f'{label}="{value}"' for label, value in labels.items()]
+        samples = await self.site.metrics()
+        return sum(v for k, v in samples.items() if k.partition("{")[0] == name and all(w in k for w in wanted))
+
+    async def check(self) -> None:
+        """What holds after every case."""
+        for body in self.heard:
+            found = _TRACES.search(body)
+            assert found is None, f"a client was told {found and found[0]!r}"
+        self.heard.clear()
+        assert await self.site.leftovers(within_s=5) == []
+        await self._settles()
+        assert await _pending(self.site) == {}
+        async with httpx.AsyncClient(base_url=self.url, trust_env=False, timeout=1) as other:
+            assert (await other.get("/api/version")).status_code == 200
+        for process in (self.site.gateway, *self.site.workers):
+            log = process.log
+            new, self._read[process.pid] = log[self._read.get(process.pid, 0) :], len(log)
+            assert not _TASK_TROUBLE.search(new), f"{process.command} logged:\n{new[-3000:]}"
+
+    async def _settles(self) -> None:
+        gauges = ("doublebuffer_queue_depth", "doublebuffer_in_flight")
+        async with asyncio.timeout(5):
+            while any([await self.counted(name) for name in gauges]):
+                await asyncio.sleep(0.05)
+
+
+async def _pending(site: Site) -> dict[str, int]:
+    """Entries of stream groups that somebody took and never acknowledged."""
+    client = redis.asyncio.Redis(port=site.redis.port)
+    found = {}
+    try:
+        async for key in client.scan_iter(count=1000, _type="stream"):
+            with contextlib.suppress(redis.asyncio.ResponseError):  # it may be gone by now
+                for group in await client.xinfo_groups(key):
+                    if group["pending"]:
+                        found[key.decode()] = group["pending"]
+    finally:
+        await client.aclose()
+    return found
+
+
+async def redis_memory(site: Site) -> int:
+    """Bytes in use."""
+    client = redis.asyncio.Redis(port=site.redis.port)
+    try:
+        return int((await client.info("memory"))["used_memory"])
+    finally:
+        await client.aclose()
+
+
+def rss(pid: int) -> int:
+    """Bytes of memory that a process has resident."""
+    with open(f"/proc/{pid}/status") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmRSS"))
+
+
+@contextlib.asynccontextmanager
+async def run_bench(
+    oai: Scripted | None = None,
+    oll: Scripted | None = None,
+    *,
+    others: Sequence[Mapping[str, Any]] = (),
+    more: Mapping[str, str] | None = None,
+    opened: Callable[[Bench], Awaitable[None]] | None = None,
+) -> AsyncIterator[Bench]:
+    """``others``: further back ends. ``more``: in place of ``settings()``. ``opened``: awaited before any case."""
+    async with contextlib.AsyncExitStack() as stack:
+        one = await stack.enter_async_context(oai or Scripted("openai", kind="vllm", models=[OAI]))
+        two = await stack.enter_async_context(oll or Scripted("ollama", models=[OLL]))
+        backends = [backend("fb1", one.kind, one.url), backend("fb2", "ollama", two.url), *others]
+        site = await stack.enter_async_context(run_site(backends, settings=settings() if more is None else more))
+        client = await stack.enter_async_context(httpx.AsyncClient(base_url=site.url, trust_env=False, timeout=30))
+        bench = Bench(site, one, two, client)
+        if opened is not None:
+            await opened(bench)
+        yield bench
+
+
+def forget(bench: Bench) -> None:
+    """Both engines as if nobody had asked them yet."""
+    for engine in (bench.oai, bench.oll):
+        engine.requests.clear()
+        engine.others.clear()
+        engine.once.clear()
+        engine.script = None
