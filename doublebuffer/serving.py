@@ -12,6 +12,7 @@ from typing import Any
 import uvicorn
 
 from buffer.setting_sources import SettingsError
+from doublebuffer.http10 import Protocol
 
 BACKLOG = 2048
 LAST_WORDS_S = 5
@@ -69,7 +70,7 @@ async def serve(
     """
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=Protocol,
         loop="none",
         lifespan="on",
         log_config=None,

@@ -26,6 +26,7 @@ from gateway.management import Management
 from gateway.middleware import Front, install_log_filter
 from gateway.pools import Pool, open_embedding_pools, open_pools
 from gateway.relay import Relay
+from gateway.routes.account import account_routes
 from gateway.routes.anthropic import MessagesRoute, count_routes
 from gateway.routes.chat import ChatRoute, chat_routes
 from gateway.routes.embeddings import OLLAMA_EMBED, OLLAMA_EMBEDDINGS, OPENAI_EMBEDDINGS, EmbedRoute
@@ -120,6 +121,7 @@ def create_app(
     app.include_router(chat_routes(hot))
     app.include_router(count_routes(services))
     app.include_router(model_routes(services))
+    app.include_router(account_routes())
     app.include_router(management_routes(services, heartbeat_s=timing.heartbeat_s))
     app.include_router(health_routes(services))
     install_errors(app)

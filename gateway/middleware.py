@@ -17,6 +17,7 @@ from gateway.forms import failure_answer
 from gateway.refusal import UNEXPECTED, BrokenOff
 
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._:@/+=-]{1,128}")
+_SLASHES = re.compile("/{2,}")
 _MARK = (b"x-doublebuffer", b"1")
 _UNAUTHORIZED = Failure("A valid API key is needed.", 401, "invalid_api_key")
 _FOREIGN = Failure("Pages of this origin may not call here; DOUBLEBUFFER_CORS_ORIGINS says which may.", 403, "")
@@ -56,6 +57,9 @@ class Front:
             return
         headers: dict[bytes, bytes] = dict(scope["headers"])
         path: str = scope["path"]
+        if path.endswith("/") or "//" in path:
+            path = _tidy(path)
+            scope = {**scope, "path": path, "raw_path": path.encode()}
         method: str = scope["method"]
         request_id = headers.get(b"x-request-id", b"")
         if not _SAFE_ID.fullmatch(request_id):
@@ -113,6 +117,12 @@ class Front:
                 status, content_type, body, _ = failure_answer(UNEXPECTED, call)
                 await answer(send_marked, status, content_type, body)
             raise  # for the server's log
+
+
+def _tidy(path: str) -> str:
+    """A path as it was meant: clients join addresses that end in a slash with paths that begin with one, and Ollama
+    takes paths that end in one."""
+    return _SLASHES.sub("/", path).rstrip("/") or "/"
 
 
 async def _preflight(send: Send, headers: Headers) -> None:

@@ -44,6 +44,8 @@ def failure_of(end: End) -> Failure | None:
 def headers(failure: Failure) -> list[tuple[bytes, bytes]]:
     """The headers that go with a failure sent before the first byte. Seconds stay within 1 to 120, as clients do."""
     found: list[tuple[bytes, bytes]] = []
+    if failure.status == 415:
+        found.append((b"accept-encoding", b"gzip, deflate"))
     waited_long = failure.code == "queue_timeout"
     retry_s = failure.retry_after_s
     if retry_s is None and failure.status == 503 and not waited_long:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
+from starlette.routing import Match, Route
 
 from buffer.job import Failure
 from buffer.store import StoreUnavailable
@@ -31,16 +32,26 @@ async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     call = call_of(request.scope)
     status = error.status_code
+    more = {"Allow": _methods(request)} if status == 405 else error.headers
     if not call.is_openai:
         words = {404: "page not found", 405: "method not allowed"}
-        return Response(f"{status} {words.get(status, error.detail)}", status, error.headers, _TEXT)
+        return Response(f"{status} {words.get(status, error.detail)}", status, more, _TEXT)
     if status == 404:
         failure = Failure(f"There is no {call.method} {call.path} here.", 404, "unknown_url")
     elif status == 405:
         failure = Failure(f"{call.path} does not take {call.method}.", 405, "method_not_allowed")
     else:
         failure = Failure(str(error.detail), status, "")
-    return failure_response(call, failure, error.headers)
+    return failure_response(call, failure, more)
+
+
+def _methods(request: Request) -> str:
+    """What a path takes; each method may be a route of its own."""
+    found = {"OPTIONS"}
+    for route in request.app.routes:
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
+            found |= route.methods or set()
+    return ", ".join(sorted(found))
 
 
 async def _store_away(request: Request, _: Exception) -> Response:

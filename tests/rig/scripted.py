@@ -17,10 +17,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Self
 
+from tests.rig import shelf
 from tests.rig.connection import Connection, Recorded
 from tests.rig.embeddings import PATHS, Embeddings
 from tests.rig.engine import Engine, pages
 from tests.rig.script import Flavour, Piece, Sleep, Status, Wait, Word, encode, parse
+from tests.rig.strict import Judge
 from tests.rig.text import TEXTS
 
 Script = Iterable[Piece] | Callable[[Recorded], Iterable[Piece] | AsyncIterator[Piece]]
@@ -39,10 +41,12 @@ class Scripted:
         script: Script | None = None,
         engine: Engine | None = None,
         headers: dict[str, str] | None = None,
+        judge: Judge | None = None,
         port: int = 0,
         **listing: Any,
     ) -> None:
-        """``kind``: of ``BackendSpec``, for the lists. ``headers``: on every answer. ``listing``: for ``pages``.
+        """``kind``: of ``BackendSpec``, for the lists. ``headers``: on every answer. ``judge``: what it answers
+        stands before all else. ``listing``: for ``pages``.
 
         Chats are answered by ``engine`` (``Engine(kind)`` unless told) where no script is set.
         """
@@ -53,7 +57,9 @@ class Scripted:
         self.script: Script | None = script
         self.once: list[Script] = []
         self.pages = pages(self.kind, list(models) or ["m-oll" if flavour == "ollama" else "m-oai"], **listing)
+        self.shelf = shelf.Shelf(self.pages)
         self.headers = headers or {}
+        self.judge = judge
         self.requests: list[Recorded] = []
         self.others: list[Recorded] = []
         self.running = self.most_running = self.connected = 0
@@ -98,8 +104,14 @@ class Scripted:
 
     async def _serve(self, connection: Connection, request: Recorded) -> None:
         path, _, query = request.path.partition("?")
+        if self.judge is not None and (said := self.judge(path, request)) is not None:
+            await self._play(connection, request, said if isinstance(said, list) else [said])
+            return
         if path in PATHS:
             await self._play(connection, request, self.embeddings.script(path, request))
+            return
+        if self.flavour == "ollama" and (path in shelf.PATHS or path.startswith(shelf.BLOBS)):
+            await self._play(connection, request, self.shelf.answer(path, request))
             return
         if path not in CHATS:
             self.others.append(request)
