@@ -1,7 +1,8 @@
 """An engine that can be checked: it says the marker that it finds in the prompt, then numbered words.
 
-The prompt may hold ``marker:XYZ`` (echoed first), ``words:N`` (how many numbered words, 5 unless told) and
-``thoughts:N`` (how many words of thinking, 3 unless told). It thinks unless it is told not to, in the words of its kind
+The prompt may hold ``marker:XYZ`` (echoed first), ``words:N`` (how many numbered words, 5 unless told), ``thoughts:N``
+(how many words of thinking, 3 unless told), ``say:XYZ`` (said in place of all that) and ``call:NAME`` (a tool of that
+name is called, if there is one). It thinks unless it is told not to, in the words of its kind
 of server; a model that cannot think never does. A trailing assistant message is continued.
 """
 
@@ -13,6 +14,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from tests.rig import text
+from tests.rig.answers import asked_call, call_pieces, likely
 from tests.rig.script import DONE, Flavour, Piece, Sleep, Status, chunk, done, line, usage
 
 
@@ -64,6 +66,7 @@ class Engine:
             [f"thought {i} " for i in range(1, number("thoughts", prompt, 3) + 1)] if self._thinking(body) else []
         )
         words = [marker(prompt), *(f" {i}" for i in range(1, number("words", prompt, 5) + 1))]
+        words = re.findall(r"say:(\S+)", prompt)[-1:] or words
         last = (body.get("messages") or [{}])[-1]
         if last.get("role") == "assistant" and (self.kind != "vllm" or body.get("continue_final_message")):
             said, thoughts = last.get("content") or "", []
@@ -85,6 +88,10 @@ class Engine:
             for piece in self._text(path, body):
                 yield piece
             return
+        if (tool := asked_call(body)) is not None:
+            for piece in call_pieces(self.flavour, tool):
+                yield piece
+            return
         thoughts, words, reason = self._plan(body)
         counts = (len(texts(body).split()), len(thoughts) + len(words))
         if not body.get("stream", self.flavour == "ollama"):
@@ -97,7 +104,7 @@ class Engine:
                 yield line(thinking=thought)
             for word in words:
                 yield Sleep(self.delay_s)
-                yield word
+                yield line(word, logprobs=likely(word)) if body.get("logprobs") else word
             yield done(reason, prompt=counts[0], completion=counts[1])
             return
         name = "reasoning_content" if self.kind == "llamacpp" else "reasoning"
@@ -107,7 +114,10 @@ class Engine:
         for delta in deltas:
             yield Sleep(self.delay_s)
             for index in answers:
-                yield chunk(delta, index=index)
+                told = chunk(delta, index=index)
+                if body.get("logprobs") and delta.get("content"):
+                    told["choices"][0]["logprobs"] = {"content": likely(delta["content"])}
+                yield told
         for index in answers:
             yield chunk({}, reason, index=index)
         if (body.get("stream_options") or {}).get("include_usage"):
