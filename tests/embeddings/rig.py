@@ -38,6 +38,8 @@ class House:
     """Of the embeddings."""
     telemetry: Telemetry
     workers: list[asyncio.Task[None]]
+    stops: list[asyncio.Event]
+    """One for each worker: it is to stop."""
 
     @property
     def engine(self) -> Scripted:
@@ -127,16 +129,17 @@ async def _built(
         stack.push_async_callback(store.aclose)
         telemetry = Telemetry()
         made = Settings(backends=list(specs), **settings)
-        stop = asyncio.Event()
         homes: Sequence[Store] = [store]
         if url is not None:
             homes = [await open_store(url, prefix=prefix) for _ in range(crew)]
             for home in homes:
                 stack.push_async_callback(home.aclose)
+        stops = [asyncio.Event() for _ in range(crew)]
         workers = [
-            asyncio.create_task(Worker(made, homes[n % len(homes)], telemetry=telemetry).run(stop)) for n in range(crew)
+            asyncio.create_task(Worker(made, homes[n % len(homes)], telemetry=telemetry).run(stop))
+            for n, stop in enumerate(stops)
         ]
-        stack.push_async_callback(_ended, stop, workers)
+        stack.push_async_callback(_ended, stops, workers)
         port = await stack.enter_async_context(served(create_app(made, store, telemetry=telemetry)))
         address = f"http://127.0.0.1:{port}"
         limits = httpx.Limits(max_connections=None)
@@ -144,11 +147,12 @@ async def _built(
             httpx.AsyncClient(base_url=address, timeout=60, trust_env=False, limits=limits)
         )
         lanes = Lanes(store, pool_of("default"))
-        yield House(address, port, client, engines, store, Lanes(store), lanes, telemetry, workers)
+        yield House(address, port, client, engines, store, Lanes(store), lanes, telemetry, workers, stops)
 
 
-async def _ended(stop: asyncio.Event, workers: Sequence[asyncio.Task[None]]) -> None:
-    stop.set()
+async def _ended(stops: Sequence[asyncio.Event], workers: Sequence[asyncio.Task[None]]) -> None:
+    for stop in stops:
+        stop.set()
     for result in await asyncio.gather(*workers, return_exceptions=True):
         if isinstance(result, Exception):
             raise result

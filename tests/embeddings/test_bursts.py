@@ -197,11 +197,32 @@ async def _many(h: House) -> None:
 
 
 async def test_a_worker_that_stops_finishes_its_calls() -> None:
-    async with house("vllm") as h:
-        h.engine.embeddings.delay_s = 0.3
+    async with house("vllm", drain_seconds=20) as h:
+        engine = h.engine.embeddings
+        engine.gate = asyncio.Event()
         asks = [asyncio.create_task(_one(h, f"text {i}")) for i in range(10)]
-        await h.engine.embeddings.received(1)
+        await engine.received(1)
+        await h.waiting(0)
+        h.stops[0].set()
+        await asyncio.sleep(0.05)
+        engine.gate.set()
         await asyncio.gather(*asks)
+        async with asyncio.timeout(5):
+            await h.workers[0]
+
+
+async def test_a_worker_that_has_to_stop_hands_its_requests_on() -> None:
+    async with house("vllm", crew=2, drain_seconds=0, window_ms=0) as h:
+        engine = h.engine.embeddings
+        engine.gate = asyncio.Event()
+        asks = [asyncio.create_task(_one(h, f"text {i}")) for i in range(10)]
+        await engine.received(1)
+        h.stops[0].set()
+        async with asyncio.timeout(5):
+            await h.workers[0]
+        engine.gate.set()
+        await asyncio.gather(*asks)
+        await h.quiet()
 
 
 async def test_a_client_that_left_is_not_embedded() -> None:
