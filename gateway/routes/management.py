@@ -96,7 +96,7 @@ class ManagementRoute:
         """Lines as they come. While there is nothing new, the last one again."""
         await _open(send, keeper)
         progress = Progress()
-        read = group.create_task(passed.next())
+        read = group.create_task(_next(passed))
         last_words = b""
         while not last_words:
             await asyncio.wait({read}, timeout=self._heartbeat_s)
@@ -104,9 +104,9 @@ class ManagementRoute:
                 if progress.last:
                     await _piece(send, progress.last)
                 continue
+            data = read.result()
             try:
-                data = read.result()
-                lines = progress.flush() if data is None else progress.feed(data)
+                lines = progress.flush() if data is None else progress.feed(_told(data))
             except (BackendError, ValueError) as error:
                 last_words = failed(error.message if isinstance(error, BackendError) else _NO_END)
                 continue
@@ -118,7 +118,7 @@ class ManagementRoute:
             elif data is None:
                 break
             else:
-                read = group.create_task(passed.next())
+                read = group.create_task(_next(passed))
         if not last_words and not progress.failed:
             last_words = failed(_NO_END)
         await send({"type": "http.response.body", "body": last_words})
@@ -143,6 +143,20 @@ class ManagementRoute:
                 raise ClientLeft from None
             raise
         await answer(send, passed.status, JSON, told, _names(keeper))
+
+
+async def _next(passed: Passed) -> bytes | BackendError | None:
+    """An error as a value: raised, it would end everything around it before a word about it was sent."""
+    try:
+        return await passed.next()
+    except BackendError as error:
+        return error
+
+
+def _told(data: bytes | BackendError) -> bytes:
+    if isinstance(data, BackendError):
+        raise data
+    return data
 
 
 class _Upload:
