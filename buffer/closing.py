@@ -47,6 +47,7 @@ class Release:
     spent: int = 0
     max_attempts: int = 3
     failure: End | None = None
+    leave_s: float = 0.0
     result: asyncio.Future[Any] = field(default_factory=_future)
 
     def call(self, lanes: Lanes, attempt: Attempt) -> Command:
@@ -60,6 +61,7 @@ class Release:
             spent=self.spent,
             max_attempts=self.max_attempts,
             failure=self.failure,
+            leave_s=self.leave_s,
         )
 
     def read(self, lanes: Lanes, reply: Any) -> str | int:

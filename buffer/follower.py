@@ -13,7 +13,6 @@ from buffer.job import Content, End, Event, Failure, Finish, Origin, Usage, deco
 
 PAUSE_ABOVE = 1024 * 1024
 """Unread bytes above which the job's worker is asked to stop reading its engine."""
-GO_BELOW = 256 * 1024
 MOST_UNREAD = 32 * 1024 * 1024
 """Unread bytes at which a client is too slow to be served."""
 
@@ -26,7 +25,7 @@ class Follower:
     ) -> None:
         self.id = id
         self.whole = whole
-        """The client gets it in one piece: ``next`` gives nothing before the end, and till then it may begin anew."""
+        """The client gets it in one piece: ``next`` gives nothing before the end; till then it may begin anew."""
         self.lane = lane
         self.det = det
         self.started: str | None = None
@@ -213,7 +212,7 @@ class Follower:
                 self._desk.want(self, want)
 
     def text(self) -> str:
-        """The words that came so far."""
+        """The words so far."""
         return "".join(self._text)
 
     def _deliver(self, events: list[Event]) -> None:

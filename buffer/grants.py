@@ -129,9 +129,10 @@ class Grants:
         spent: int = 0,
         max_attempts: int = 3,
         failure: End | None = None,
+        leave_s: float = 0.0,
     ) -> Command:
-        end = encode_end(failure or USED_UP)
-        return self._call("release", id, fence, n, why, prefix, base, spent, max_attempts, end)
+        end, leave_us = encode_end(failure or USED_UP), round(leave_s * 1e6)
+        return self._call("release", id, fence, n, why, prefix, base, spent, max_attempts, end, leave_us)
 
     def released(self, reply: bytes) -> ReleaseResult:
         self.store.ring("jobs", "inbox")
@@ -149,16 +150,26 @@ class Grants:
         spent: int = 0,
         max_attempts: int = 3,
         failure: End | None = None,
+        leave_s: float = 0.0,
     ) -> ReleaseResult:
         """Gives a running job back to its place; ``n`` = number of its last event + 1. ``prefix`` is all the text its
-        client will have.
+        client will have. ``leave_s``: how long the back end that had it leaves it to others, over all workers.
 
         ``why="error"`` counts as an attempt; after ``max_attempts`` of them the job ends as ``failure`` says, and
         leaves a dead letter.
         Through the ``ReplyWriter``, if it has anything unsent.
         """
         call = self.release_call(
-            id, fence, n, why=why, prefix=prefix, base=base, spent=spent, max_attempts=max_attempts, failure=failure
+            id,
+            fence,
+            n,
+            why=why,
+            prefix=prefix,
+            base=base,
+            spent=spent,
+            max_attempts=max_attempts,
+            failure=failure,
+            leave_s=leave_s,
         )
         return self.released(await self._once(call))
 

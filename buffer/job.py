@@ -6,6 +6,7 @@ MessagePack in reply entries and frames. Fields that are only carried through st
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -210,36 +211,10 @@ class End(Struct, omit_defaults=True):
     failure: Failure | None = None
 
 
-_chat_encoder = msgspec.json.Encoder()
-_chat_decoder = msgspec.json.Decoder(Chat)
-_events_encoder = msgspec.msgpack.Encoder()
-_events_decoder = msgspec.msgpack.Decoder(list[Event])
-_end_encoder = msgspec.json.Encoder()
-_end_decoder = msgspec.json.Decoder(End)
-
-
-def encode_chat(chat: Chat) -> bytes:
-    return _chat_encoder.encode(chat)
-
-
-def decode_chat(body: bytes) -> Chat:
-    """Raises ``msgspec.DecodeError`` on a body that is none."""
-    return _chat_decoder.decode(body)
-
-
-def encode_events(events: list[Event]) -> bytes:
-    return _events_encoder.encode(events)
-
-
-def decode_events(data: bytes) -> list[Event]:
-    """Raises ``msgspec.DecodeError`` on data that is none."""
-    return _events_decoder.decode(data)
-
-
-def encode_end(end: End) -> bytes:
-    return _end_encoder.encode(end)
-
-
-def decode_end(data: bytes) -> End:
-    """Raises ``msgspec.DecodeError`` on data that is none."""
-    return _end_decoder.decode(data)
+encode_chat: Callable[[Chat], bytes] = msgspec.json.Encoder().encode
+decode_chat: Callable[[bytes], Chat] = msgspec.json.Decoder(Chat).decode
+"""Raises ``msgspec.DecodeError`` on a body that is none; so do the others on theirs."""
+encode_events: Callable[[list[Event]], bytes] = msgspec.msgpack.Encoder().encode
+decode_events: Callable[[bytes], list[Event]] = msgspec.msgpack.Decoder(list[Event]).decode
+encode_end: Callable[[End], bytes] = msgspec.json.Encoder().encode
+decode_end: Callable[[bytes], End] = msgspec.json.Decoder(End).decode

@@ -1,10 +1,8 @@
-"""The worker's side of the answers: what its jobs' engines said goes to the gateways at once, and to the reply keys
-soon after.
+"""The worker's side of the answers: what engines said goes to the gateways at once, and to the reply keys soon after.
 
 One turn, one pipeline: a frame for each inbox and its length, then the appends that are due, then what ends or gives
-back a job. So at every
-moment a gateway will have read at least what the reply key has. (Detached jobs the other way round: appended, then
-sent.)
+back a job. So at every moment a gateway will have read at least what the reply key has. (Detached jobs the other way
+round: appended, then sent.)
 """
 
 from __future__ import annotations
@@ -65,7 +63,8 @@ class ReplyWriter:
         self._look_alarm = Alarm(LOOK_AGAIN_S, self._wake.set)
 
     def attach(self, granted: Granted) -> None:
-        """Takes a job on: its events may be written from now on."""
+        """Takes a job on. An earlier attempt at it is over, or it had not been granted again."""
+        self.drop(granted.id)
         self._attempts[granted.id] = Attempt(granted)
 
     def drop(self, id: str) -> None:
@@ -116,9 +115,11 @@ class ReplyWriter:
         spent: int = 0,
         max_attempts: int = 3,
         failure: End | None = None,
+        leave_s: float = 0.0,
     ) -> ReleaseResult:
         """Sends what is left, then gives the job back to its place; see ``Lanes.release``."""
-        return cast(ReleaseResult, await self._close(id, Release(why, prefix, base, spent, max_attempts, failure)))
+        closing = Release(why, prefix, base, spent, max_attempts, failure, leave_s)
+        return cast(ReleaseResult, await self._close(id, closing))
 
     async def _close(self, id: str, closing: Closing) -> str:
         attempt = self._attempts.get(id)

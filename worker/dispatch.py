@@ -21,6 +21,8 @@ log = logging.getLogger("doublebuffer.worker")
 
 RETRY_FIRST_S = 0.1
 RETRY_MOST_S = 2.0
+LEAVE_S = 2.0
+"""How long a back end leaves a job that failed there to others that could take it, whichever worker asks."""
 
 DONE = End("done")
 CANCELLED = End("cancelled")
@@ -169,9 +171,12 @@ class Dispatch:
         """Gives the job back for another attempt. Another back end may have it at once; the same one only after a
         pause."""
         engine, job, pool = hand.engine, hand.job, self._pool
-        most = pool.settings.max_attempts
+        most, leave_s = pool.settings.max_attempts, 0.0
         if any(other is not engine and other.takes(job.model) for other in pool.engines):
+            leave_s = LEAVE_S
             engine.leave(job.model)
+            # Should none of them have a place for it by then.
+            asyncio.get_running_loop().call_later(LEAVE_S, engine.wake.set)
         elif job.fails + 1 < most and not pool.stopping:
             try:
                 with hand.stoppable():
@@ -179,7 +184,7 @@ class Dispatch:
             except StoppedError:
                 return await self._stopped(hand)
         hand.closing = True
-        outcome = await pool.replies.release(job.id, why="error", max_attempts=most, failure=end)
+        outcome = await pool.replies.release(job.id, why="error", max_attempts=most, failure=end, leave_s=leave_s)
         if outcome == "ended":
             pool.telemetry.dead_letters.inc()
             return "failed"

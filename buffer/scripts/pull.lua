@@ -156,7 +156,8 @@ while #granted < want and used < slots and looked_count < LOOK do
   if j and due and j.arr > due_at then
     j = good(due)
   end
-  if j and not allowed[j.lane] then
+  if j and (not allowed[j.lane] or (j.left == backend and now < j.left_until)) then
+    -- For another worker; or it failed here, and another back end is to have it.
     looked[j.id] = true
   elseif j and ((barrier and j.arr > barrier) or not fits(j)) then
     looked[j.id] = true

@@ -1,5 +1,6 @@
 -- needs: core job reply place enter finish
--- ARGV: now, id, fence, n, why, prefix, base, spent, most attempts, end if they are used up. Returns: waiting, ended, lost, gone.
+-- ARGV: now, id, fence, n, why, prefix, base, spent, most attempts, end if they are used up, how long to leave it to other
+-- back ends. Returns: waiting, ended, lost, gone.
 local fence, why, prefix = tonumber(ARGV[3]), ARGV[5], ARGV[6]
 local j = read(ARGV[2])
 if not j or j.fence < fence then
@@ -23,6 +24,10 @@ if fails > j.fails and fails >= tonumber(ARGV[9]) then
   call('HSET', j.key, 'fails', int(fails))
   bury(j.id, j.model, j.lane, j.user, 'attempts used up')
   return 'ended'
+end
+local leave = tonumber(ARGV[11])
+if leave > 0 then
+  call('HSET', j.key, 'left', j.backend, 'left_until', int(now + leave))
 end
 out(j)
 call('HSET', j.key, 'n', int(n), 'fails', int(fails), 'prefix', prefix, 'base', ARGV[7], 'spent', ARGV[8])

@@ -7,7 +7,21 @@ import pytest
 from buffer.job import End, Failure
 from buffer.lanes import Lanes
 from buffer.records import Granted, Held
-from tests.buffer.jobs import INBOX, LEASE_S, chunk, clocked, frames, ids, is_quiet, kinds, pull, record, running
+from tests.buffer.jobs import (
+    INBOX,
+    LEASE_S,
+    chunk,
+    clocked,
+    frames,
+    ids,
+    is_quiet,
+    job,
+    kinds,
+    pull,
+    ready,
+    record,
+    running,
+)
 
 
 async def snapshot(lanes: Lanes) -> dict[str, object]:
@@ -213,3 +227,19 @@ async def test_dropped_it_is_gone_without_a_word(lanes: Lanes) -> None:
     assert await frames(lanes) == sent
     assert await ids(lanes) == []
     assert await is_quiet(lanes)
+
+
+async def test_a_job_that_failed_at_a_back_end_is_left_to_others_for_a_while(lanes: Lanes) -> None:
+    clock = await ready(lanes)
+    await lanes.submit(job("a"))
+    (first,) = (await pull(lanes)).jobs
+    assert await lanes.release("a", first.fence, 1, why="error", leave_s=2.0) == "waiting"
+    await lanes.submit(job("b"))
+    assert [granted.id for granted in (await pull(lanes, 2, worker="another")).jobs] == ["b"]
+    clock.forward(1.0)
+    assert (await pull(lanes)).jobs == []
+    (elsewhere,) = (await pull(lanes, backend="sound")).jobs
+    assert elsewhere.id == "a"
+    await lanes.release("a", elsewhere.fence, 1, why="error", leave_s=2.0)
+    clock.forward(2.5)
+    assert [granted.id for granted in (await pull(lanes, backend="sound")).jobs] == ["a"]

@@ -42,7 +42,7 @@ from tests.command.settings_rig import BACKEND, by_flags, write_file
         ("--backends", '[{"name": "a", "kind": "vllm", "url": "http://a", "colour": 1}]'),
         ("--backends", '[{"name": "a", "kind": "vllm", "url": "http://a", "max_in_flight": 0}]'),
         ("--backends", '[{"name": "a", "kind": "vllm", "url": "http://a", "fallback_for": ["b"]}]'),
-        ("--backends", '[{"name": "a\r\nb", "kind": "vllm", "url": "http://a"}]'),
+        ("--backends", '[{"name": "a\\r\\nb", "kind": "vllm", "url": "http://a"}]'),
         ("--backends", '[{"name": "a", "kind": "vllm", "url": "http://a", "pool": "{x}"}]'),
         (
             "--backends",

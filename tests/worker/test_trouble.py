@@ -78,6 +78,26 @@ async def test_its_own_fault_is_passed_on_once_and_does_not_count(store: Store, 
     assert await dead_letters(door) == 0
 
 
+async def test_a_busy_back_end_gets_it_though_a_broken_one_is_free(store: Store, door: Gate) -> None:
+    """Three workers, and a sound back end whose one place is taken: no attempt is wasted on the broken one again."""
+    go = asyncio.Event()
+    async with (
+        Scripted("openai", script=lambda _: [BUSY]) as broken,
+        Scripted("openai") as sound,
+        working(store, spec(broken, name="broken"), spec(sound, name="sound", max_in_flight=1), crew=3) as crew,
+    ):
+        sound.once = [[role(), "busy", Wait(go), *answer("openai", "")]]
+        for one in crew.workers:
+            one.pools[0].engines[0].breaker.failures = 100
+        asks = [await door.ask(f"marker:m{i} words:1") for i in range(4)]
+        await sound.received(1)
+        await broken.received(3)
+        go.set()
+        assert [(await ask.end()).kind for ask in asks] == ["done"] * 4
+        assert len(broken.requests) <= 4
+    await quiet(door.lanes)
+
+
 async def test_never_told_again_once_text_has_been_sent(store: Store, door: Gate) -> None:
     async with Scripted("openai") as engine, working(store, spec(engine)):
         engine.once = [[role(), "one", " two", RST]]
