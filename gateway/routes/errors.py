@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
-from starlette.routing import Match, Route
+from starlette.routing import Match
 
 from buffer.job import Failure
 from buffer.store import StoreUnavailable
@@ -17,6 +17,7 @@ from gateway.forms import failure_answer
 from gateway.refusal import UNEXPECTED, ClientLeft, Refusal
 
 _TEXT = "text/plain; charset=utf-8"
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
 def install_errors(app: FastAPI) -> None:
@@ -47,11 +48,12 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 def _methods(request: Request) -> str:
     """What a path takes; each method may be a route of its own."""
-    found = {"OPTIONS"}
-    for route in request.app.routes:
-        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
-            found |= route.methods or set()
-    return ", ".join(sorted(found))
+    taken = [
+        method
+        for method in _METHODS
+        if any(route.matches({**request.scope, "method": method})[0] is Match.FULL for route in request.app.routes)
+    ]
+    return ", ".join([*taken, "OPTIONS"])
 
 
 async def _store_away(request: Request, _: Exception) -> Response:
