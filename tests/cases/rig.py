@@ -27,7 +27,8 @@ _TASK_TROUBLE = re.compile(r"never retrieved|[Tt]ask exception|Traceback \(most 
 
 
 def settings(*, retries: int = 0, keys: str = "", origins: str = "", **more: str) -> dict[str, str]:
-    """The cases' words for settings as ours. Nothing said: no retry, no resuming, no cache, no window, no keys.
+    """The cases' words for settings as ours. Nothing said: no retry, no resuming, no cache, no window, no keys,
+    and a breaker that stays closed, since the cases break engines one after another.
 
     ``retries``: after the first try. ``keys``: ``name:key`` pairs. ``origins``: of pages that may call.
     ``more``: settings by their own names, without the prefix.
@@ -37,6 +38,7 @@ def settings(*, retries: int = 0, keys: str = "", origins: str = "", **more: str
         "DOUBLEBUFFER_RESUME": "off",
         "DOUBLEBUFFER_CACHE": "off",
         "DOUBLEBUFFER_WINDOW_MS": "0",
+        "DOUBLEBUFFER_BREAKER_FAILURES": "1000",
     }
     if keys:
         found["DOUBLEBUFFER_API_KEYS"] = keys
@@ -58,7 +60,7 @@ class Reply:
 
     @property
     def type(self) -> str:
-        return self.headers.get("content-type", "").partition(";")[0]
+        return str(self.headers.get("content-type", "")).partition(";")[0]
 
     def json(self) -> Any:
         return json.loads(self.body)
@@ -93,7 +95,7 @@ class Reply:
     @property
     def thinking(self) -> str:
         names = ("thinking", "reasoning", "reasoning_content")
-        found = []
+        found: list[str] = []
         for part in self._parts():
             told = {part[name] for name in names if part.get(name)}
             assert len(told) <= 1, told
@@ -195,8 +197,8 @@ class Bench:
     async def counted(self, name: str, **labels: str) -> float:
         """The sum of a metric's samples that have these labels."""
         wanted = [f'{label}="{value}"' for label, value in labels.items()]
-        samples = await self.site.metrics()
-        return sum(v for k, v in samples.items() if k.partition("{")[0] == name and all(w in k for w in wanted))
+        rows = [line.rpartition(" ") for line in (await self.client.get("/metrics")).text.splitlines()]
+        return sum(float(v) for k, _, v in rows if k.partition("{")[0] == name and all(w in k for w in wanted))
 
     async def check(self) -> None:
         """What holds after every case."""
@@ -207,8 +209,7 @@ class Bench:
         assert await self.site.leftovers(within_s=5) == []
         await self._settles()
         assert await _pending(self.site) == {}
-        async with httpx.AsyncClient(base_url=self.url, trust_env=False, timeout=1) as other:
-            assert (await other.get("/api/version")).status_code == 200
+        assert (await self.client.get("/api/version", timeout=1)).status_code == 200
         for process in (self.site.gateway, *self.site.workers):
             log = process.log
             new, self._read[process.pid] = log[self._read.get(process.pid, 0) :], len(log)

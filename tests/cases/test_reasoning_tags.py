@@ -94,7 +94,7 @@ async def test_a_family_with_tags_of_its_own(bench: Bench, api: str, cut: str) -
 async def test_what_is_no_tag_stays_whole(bench: Bench, text: str, api: str) -> None:
     """Also what was held back at the end, as the beginning of a tag that never came."""
     bench.oai.once.append(stream(PLAIN[text]))
-    reply = await bench.chat(api, OAI, ASKED, stream=True, **({"think": True} if api == "ollama" else {}))
+    reply = await bench.chat(api, OAI, ASKED, stream=True, think=True if api == "ollama" else ...)
     assert reply.content == "".join(PLAIN[text])
     assert not reply.thinking
 
