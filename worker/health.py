@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 
-from backends.base import BackendError
+from backends.base import BackendError, Probe
 from buffer.load import BackendState, publish_state, read_states
 from buffer.store import StoreUnavailable
 from worker.backoff import wait_for
@@ -17,6 +18,7 @@ log = logging.getLogger("doublebuffer.worker")
 LOOK_UP_S = 5.0
 LOOK_DOWN_S = 1.0
 """While it is down, so that it is missed for a second at most once it is back."""
+ASK_AGAIN_S = 0.2
 STATE_TTL_S = 15.0
 ITSELF = "It is Doublebuffer itself; jobs sent there would come back."
 
@@ -42,7 +44,7 @@ class Health:
     async def _look(self) -> None:
         engine = self._engine
         try:
-            found = await engine.backend.probe()
+            found = await self._probe()
         except BackendError as error:
             if engine.lost(error.message):
                 log.warning("back end %s is down: %s", engine.name, error.message)
@@ -53,6 +55,17 @@ class Health:
             engine.lost(ITSELF)
         elif engine.looked(found):
             log.info("back end %s is up: %d models", engine.name, len(found.models))
+
+    async def _probe(self) -> Probe:
+        """A back end that was there is asked twice: one look that fails may be this machine's own trouble. Raises
+        ``BackendError``."""
+        try:
+            return await self._engine.backend.probe()
+        except BackendError:
+            if not self._engine.up:
+                raise
+        await asyncio.sleep(ASK_AGAIN_S)
+        return await self._engine.backend.probe()
 
     async def _publish(self) -> None:
         """Tells gateways and other workers; learns what these have seen."""
