@@ -86,12 +86,12 @@ def read_calls(wire: list[WireCall], place: int) -> list[ToolCall]:
 
 
 def arguments(raw: Raw) -> str:
-    """A call's arguments as the text of a JSON object. Raises ``BadRequest`` if they are none."""
+    """A call's arguments as the text of a JSON object; null, also as a text, is none. Raises ``BadRequest``."""
     data: str | bytes = bytes(raw)
-    if data == b"null":
-        data = b""
     if data[:1] == b'"':
         data = _text.decode(data)
+    if data in (b"null", "null"):  # some models write it for a tool that takes nothing
+        data = b""
     found = json_object(data)
     if found is None:
         raise BadRequest("invalid tool call arguments", param="messages")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cases.rig import BOTH, OAI, OLL, Bench
+from tests.cases.rig import BOTH, OAI, Bench
 from tests.cases.scripts import oai, oll
 from tests.rig.script import DONE, done, finish, line, reasoning, role, tool
 
@@ -69,11 +69,9 @@ async def test_letters_that_take_more_room(bench: Bench, model: str, text: str) 
 @pytest.mark.parametrize("api", APIS)
 async def test_a_long_thought(bench: Bench, api: str) -> None:
     text = "b" * LETTERS
-    for model, script in (
-        (OAI, [role(), reasoning(text), "ok", finish(), DONE]),
-        (OLL, [line(thinking=text), "ok", done()]),
-    ):
-        bench.engine(model).script = script
+    bench.oai.script = [role(), reasoning(text), "ok", finish(), DONE]
+    bench.oll.script = [line(thinking=text), "ok", done()]
+    for model in BOTH:
         reply = await timed(bench, api, model, stream=True, think=True if api == "ollama" else ...)
         assert reply.content == "ok"
         assert reply.thinking == text

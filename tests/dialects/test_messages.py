@@ -99,6 +99,7 @@ def test_calls_are_sorted_by_index_wherever_it_stands():
         ('{"z": 1,\n "a": 2}', '{"z":1,"a":2}'),
         ("", "{}"),
         (None, "{}"),
+        ("null", "{}"),
         ({}, "{}"),
         ({"t": "a\u2028b"}, '{"t":"a\\u2028b"}'),
     ],
