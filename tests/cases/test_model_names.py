@@ -48,7 +48,6 @@ NOBODYS = (
     "other:8b",
     "m-ol",
     "m-oll:7b",
-    "someone/m-oll",
     "elsewhere/m-oai",
     "m-oai:7b",
     "é",
