@@ -92,9 +92,7 @@ class Follower:
         return self._end is not None
 
     def close(self) -> None:
-        """The client has left, or has all: nothing more will be read. A job that has not ended is cancelled, unless it
-        is detached.
-        """
+        """Nothing more will be read. A job that has not ended is cancelled, unless it is detached."""
         if not self.closed:
             self.closed = True
             self._desk.want(self, "forget")

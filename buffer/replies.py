@@ -1,8 +1,7 @@
 """The worker's side of the answers: what engines said goes to the gateways at once, and to the reply keys soon after.
 
 One turn, one pipeline: a frame for each inbox and its length, then the appends that are due, then what ends or gives
-back a job. So at every moment a gateway will have read at least what the reply key has. (Detached jobs the other way
-round: appended, then sent.)
+back a job. So a gateway will have read at least what the reply key has. (Detached jobs: appended, then sent.)
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from buffer.turn import Turn
 log = logging.getLogger("doublebuffer.buffer")
 
 APPEND_EVERY_S = 0.1
-MOST_IN_INBOX = 2000  # entries that a gateway has not read yet, above which no more is sent there
+MOST_IN_INBOX = 2000  # entries that a gateway has not read, above which no more is sent there
 MOST_UNSENT = 1024 * 1024
 """Bytes of a job's events that are not away yet, above which its engine should not be read."""
 LOOK_AGAIN_S = 0.05
@@ -94,7 +93,7 @@ class ReplyWriter:
         self._wake.set()
 
     def written(self, id: str) -> int:
-        """How many events of a job were written."""
+        """Events of a job."""
         return self._attempts[id].n if id in self._attempts else 0
 
     async def finish(self, id: str, end: End, *, real_tokens: int | None = None, dead: str = "") -> FinishResult:

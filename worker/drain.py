@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from buffer.records import Limits, Pulled
 from buffer.store import StoreUnavailable
 from policy.window import Hold, can_hold, decide
-from worker.backoff import Backoff, wait_for
+from worker.backoff import Backoff
 from worker.dispatch import Dispatch
 from worker.engine import Engine
 from worker.firsts import first_pieces, report_first_pieces
@@ -30,20 +30,8 @@ class Drain:
         self._holds = can_hold(pool.settings.window_policy, self._window_s)
 
     async def run(self) -> None:
-        """Until the pool stops. An idle drain waits to be woken; it asks the store for nothing meanwhile."""
-        backoff = Backoff()
-        while not self._pool.stopping:
-            # Cleared before looking, so that whatever comes in while it looks makes it look again.
-            self._engine.wake.clear()
-            try:
-                wait_s = await self._turn() if self._pool.connected.is_set() else None
-            except StoreUnavailable:
-                self._pool.away()
-                await backoff.pause()
-                continue
-            backoff.worked()
-            if wait_s != 0:
-                await wait_for(self._engine.wake, wait_s)
+        """Until the pool stops."""
+        await self._pool.drain(self._turn, self._engine.wake)
 
     async def _turn(self) -> float | None:
         """Sends one batch, if there is one. Seconds to wait before the next look at most; None: until woken."""

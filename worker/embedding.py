@@ -8,7 +8,6 @@ from buffer.records import Limits
 from buffer.store import StoreUnavailable
 from policy.collect import collect
 from policy.window import Hold
-from worker.backoff import Backoff, wait_for
 from worker.calls import MOST_CALLS, Calls
 from worker.desk import Desk, EmbeddingPool, EmbedHand
 from worker.joining import MOST_INPUTS
@@ -31,20 +30,8 @@ class EmbeddingDrain:
         self._grew_at = 0.0
 
     async def run(self) -> None:
-        """Until the pool stops. An idle drain waits to be woken; it asks the store for nothing meanwhile."""
-        backoff = Backoff()
-        while not self._pool.stopping:
-            # Cleared before looking, so that whatever comes in while it looks makes it look again.
-            self._desk.wake.clear()
-            try:
-                wait_s = await self._turn() if self._pool.connected.is_set() else None
-            except StoreUnavailable:
-                self._pool.away()
-                await backoff.pause()
-                continue
-            backoff.worked()
-            if wait_s != 0:
-                await wait_for(self._desk.wake, wait_s)
+        """Until the pool stops."""
+        await self._pool.drain(self._turn, self._desk.wake)
 
     async def _turn(self) -> float | None:
         """Begins the calls for what waits. Seconds to wait before the next look at most; None: until woken."""

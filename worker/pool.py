@@ -109,3 +109,22 @@ class Pool:
                 await asyncio.sleep(every_s)
             else:
                 await wait_for(hurry, every_s)
+
+    async def drain(self, turn: Callable[[], Awaitable[float | None]], wake: asyncio.Event) -> None:
+        """Takes turns until the pool stops. ``turn`` gives the seconds to wait for ``wake`` at most, None for no end.
+
+        An idle drain waits to be woken; it asks the store for nothing meanwhile.
+        """
+        backoff = Backoff()
+        while not self.stopping:
+            # Cleared before looking, so that whatever comes in while it looks makes it look again.
+            wake.clear()
+            try:
+                wait_s = await turn() if self.connected.is_set() else None
+            except StoreUnavailable:
+                self.away()
+                await backoff.pause()
+                continue
+            backoff.worked()
+            if wait_s != 0:
+                await wait_for(wake, wait_s)
