@@ -10,7 +10,7 @@ from msgspec import Raw
 from buffer.job import Chat, Failure, Format, Sampling
 from gateway.dialects import thinking
 from gateway.dialects.agent_tools import choice_of, function_tool, only_foreign
-from gateway.dialects.anthropic_answer import Stream, Whole, error, token_count
+from gateway.dialects.anthropic_answer import NO_THREADS, Stream, Whole, error, token_count
 from gateway.dialects.anthropic_blocks import read_turns
 from gateway.dialects.errors import BadRequest
 from gateway.dialects.fields import (
@@ -56,6 +56,9 @@ def _parse(body: bytes, *, allow_image_urls: bool, answered: bool) -> Chat:
         raise BadRequest("max_tokens: Input should be greater than or equal to 1", param="max_tokens")
     if "messages" not in fields:
         raise BadRequest("messages: Field required", param="messages")
+    if "thread" in fields:
+        message = "thread: nothing is stored here; send the whole conversation as messages"
+        raise BadRequest(message, param="thread", code=NO_THREADS)
     turns = read_turns(fields.pop("system", None), fields.pop("messages"), allow_links=allow_image_urls)
     chat.messages = turns.done()
     if all(message.role == "system" for message in chat.messages):

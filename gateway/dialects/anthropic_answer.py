@@ -22,6 +22,8 @@ _TYPES = {
     504: "timeout_error",
     529: "overloaded_error",
 }
+NO_THREADS = "thread_unsupported_request"
+"""Code of the refusal of a conversation that the server is to keep."""
 _REASONS = {"length": b'"max_tokens"', "content_filter": b'"refusal"'}
 _BAD_CALL = Failure("The model called a tool with arguments that are not a JSON object.", 502, "upstream_error")
 _PING = b'event: ping\ndata: {"type":"ping"}\n\n'
@@ -30,9 +32,12 @@ _PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 def error(failure: Failure, request_id: str) -> bytes:
     """The body of an answer that failed, and the data of the event that ends a stream."""
     kind = _TYPES.get(failure.status, "api_error" if failure.status >= 500 else "invalid_request_error")
-    return b'{"type":"error","error":{"type":"%b","message":%b},"request_id":%b}' % (
+    # By these details the client goes on without what it cannot have, where it was told to.
+    details = b',"details":{"error_code":"%b","unsupported":["thread"]}' % NO_THREADS.encode()
+    return b'{"type":"error","error":{"type":"%b","message":%b%b},"request_id":%b}' % (
         kind.encode(),
         quote(sentence(failure.message)),
+        details if failure.code == NO_THREADS else b"",
         quote(request_id),
     )
 

@@ -19,6 +19,7 @@ def read(**fields):
         ({"model": ""}, "model", "required"),
         ({"model": 3}, "model", "a string"),
         ({"max_tokens": None}, "max_tokens", "required"),
+        ({"thread": {"type": "continue", "previous_message_id": "msg_1"}}, "thread", "nothing is stored"),
         ({"max_tokens": 0}, "max_tokens", "greater"),
         ({"max_tokens": "7"}, "max_tokens", "an integer"),
         ({"messages": None}, "messages", "required"),
