@@ -91,8 +91,9 @@ async def run_site(
     workers: int = 2,
     settings: Mapping[str, str] | None = None,
     engines: Mapping[str, Scripted] | None = None,
+    key: str = "",
 ) -> AsyncIterator[Site]:
-    """Gateway and workers on a Redis of their own, ready to answer."""
+    """Gateway and workers on a Redis of their own, ready to answer. ``key``: one of the settings', where they have any."""
     async with contextlib.AsyncExitStack() as stack:
         server = stack.enter_context(run_redis())
         environment = {"REDIS_URL": server.url, "DOUBLEBUFFER_BACKENDS": json.dumps(list(backends))}
@@ -103,14 +104,15 @@ async def run_site(
         gateway = await stack.enter_async_context(run_command("gateway", "--port", "0", environment=environment))
         await gateway.is_healthy("/health/ready")
         site = Site(gateway, running, server, dict(engines or {}))
-        await _lists(site.url, {spec["name"] for spec in backends})
+        await _lists(site.url, {spec["name"] for spec in backends}, key)
         yield site
 
 
-async def _lists(url: str, names: Iterable[str]) -> None:
+async def _lists(url: str, names: Iterable[str], key: str) -> None:
     """Waits until every back end has been seen up."""
     wanted = {f'doublebuffer_backend_up{{backend="{name}"}} 1.0' for name in names}
-    async with httpx.AsyncClient(base_url=url, trust_env=False) as client, asyncio.timeout(20):
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    async with httpx.AsyncClient(base_url=url, headers=headers, trust_env=False) as client, asyncio.timeout(20):
         while not wanted <= set((await client.get("/metrics")).text.splitlines()):
             await asyncio.sleep(0.05)
 

@@ -8,7 +8,7 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -136,6 +136,8 @@ class Bench:
     oai: Scripted
     oll: Scripted
     client: httpx.AsyncClient
+    key: str = ""
+    """For what no case asks for."""
     heard: list[bytes] = field(default_factory=list)
     _read: dict[int, int] = field(default_factory=dict)
 
@@ -197,8 +199,12 @@ class Bench:
     async def counted(self, name: str, **labels: str) -> float:
         """The sum of a metric's samples that have these labels."""
         wanted = [f'{label}="{value}"' for label, value in labels.items()]
-        rows = [line.rpartition(" ") for line in (await self.client.get("/metrics")).text.splitlines()]
+        rows = [line.rpartition(" ") for line in (await self._metrics()).splitlines()]
         return sum(float(v) for k, _, v in rows if k.partition("{")[0] == name and all(w in k for w in wanted))
+
+    async def _metrics(self) -> str:
+        headers = {"authorization": f"Bearer {self.key}"} if self.key else {}
+        return (await self.client.get("/metrics", headers=headers)).text
 
     async def check(self) -> None:
         """What holds after every case."""
@@ -259,19 +265,16 @@ async def run_bench(
     *,
     others: Sequence[Mapping[str, Any]] = (),
     more: Mapping[str, str] | None = None,
-    opened: Callable[[Bench], Awaitable[None]] | None = None,
+    key: str = "",
 ) -> AsyncIterator[Bench]:
-    """``others``: further back ends. ``more``: in place of ``settings()``. ``opened``: awaited before any case."""
+    """``others``: further back ends. ``more``: in place of ``settings()``. ``key``: one of its keys."""
     async with contextlib.AsyncExitStack() as stack:
         one = await stack.enter_async_context(oai or Scripted("openai", kind="vllm", models=[OAI]))
         two = await stack.enter_async_context(oll or Scripted("ollama", models=[OLL]))
         backends = [backend("fb1", one.kind, one.url), backend("fb2", "ollama", two.url), *others]
-        site = await stack.enter_async_context(run_site(backends, settings=settings() if more is None else more))
+        site = await stack.enter_async_context(run_site(backends, settings=more or settings(), key=key))
         client = await stack.enter_async_context(httpx.AsyncClient(base_url=site.url, trust_env=False, timeout=30))
-        bench = Bench(site, one, two, client)
-        if opened is not None:
-            await opened(bench)
-        yield bench
+        yield Bench(site, one, two, client, key)
 
 
 def forget(bench: Bench) -> None:
