@@ -11,11 +11,13 @@ OPENWEBUI := .venv-openwebui
 OPENWEBUI_VENV ?= $(CURDIR)/$(OPENWEBUI)
 OPENWEBUI_NODE ?= $(CURDIR)/$(OPENWEBUI)/node
 OPENWEBUI_READY := $(if $(filter file,$(origin OPENWEBUI_VENV)),$(OPENWEBUI)/.installed)
+# The official clients for Node, which the conformance tests drive.
+NODE_CLIENTS := tests/conformance/node
 # Two at a time: most tests wait for something, and two cores is what CI has.
 PYTEST_FLAGS ?= -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-all test-openwebui check format docs clean
+.PHONY: help up test test-all test-openwebui check format docs compatibility clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -34,13 +36,18 @@ $(VENV)/.installed-test: pyproject.toml | $(BIN)/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
 	@touch $(VENV)/.installed $@
 
+$(NODE_CLIENTS)/node_modules/.installed: $(NODE_CLIENTS)/package.json $(NODE_CLIENTS)/package-lock.json
+	@command -v npm >/dev/null || { echo "The conformance tests need npm and Node 20 or newer (Debian: apt-get install npm)." >&2; exit 2; }
+	@npm ci --silent --no-audit --no-fund --prefix $(NODE_CLIENTS)
+	@touch $@
+
 up: $(VENV)/.installed ## install, then run gateway and worker on whatever engine this machine has
 	@exec $(BIN)/doublebuffer up
 
-test: $(VENV)/.installed-test ## the test suite, but for what needs programs from Debian
+test: $(VENV)/.installed-test $(NODE_CLIENTS)/node_modules/.installed ## the test suite, but for what needs programs from Debian
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) -m "not debian and not openwebui" $(TESTS)
 
-test-all: $(VENV)/.installed-test ## the whole test suite
+test-all: $(VENV)/.installed-test $(NODE_CLIENTS)/node_modules/.installed ## the whole test suite
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) -m "not openwebui" $(TESTS)
 
 $(OPENWEBUI)/.installed: | $(BIN)/python
@@ -69,5 +76,8 @@ docs: $(VENV)/.installed ## write docs/settings.md anew from the code
 	$(BIN)/python -m doublebuffer.settings_page > docs/settings.md.new
 	mv docs/settings.md.new docs/settings.md
 
+compatibility: $(VENV)/.installed-test $(NODE_CLIENTS)/node_modules/.installed ## write docs/compatibility.md anew from what the official clients find
+	$(BIN)/python -m tests.conformance
+
 clean: ## remove the environment and what tools left behind
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	rm -rf $(VENV) $(NODE_CLIENTS)/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
