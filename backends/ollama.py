@@ -24,9 +24,7 @@ from buffer.model_records import Families
 
 
 class OllamaBackend:
-    def __init__(
-        self, spec: BackendSpec, *, connect_timeout_s: float, patience: Patience, families: Families
-    ) -> None:
+    def __init__(self, spec: BackendSpec, *, connect_timeout_s: float, patience: Patience, families: Families) -> None:
         self.spec = spec
         self._families = families
         self._client = Client(spec, connect_timeout_s=connect_timeout_s)

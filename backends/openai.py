@@ -108,7 +108,7 @@ class OpenAIBackend:
             return
         if "thinking" in chosen.family.profiles and chosen.family.will_think(chosen.think):
             self._greedy.add(upstream_model)
-            log.warning(
+            log.info(
                 "back end %s: %s is asked to think at temperature 0, where it tends to repeat itself without end",
                 self.spec.name,
                 upstream_model,

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +14,11 @@ import pytest
 from buffer.setting_values import ApiKey
 from gateway.delivery import Timing
 from tests.gateway.management_rig import keepers
-from tests.gateway.rig import Wire, lines, rig, served
+from tests.gateway.rig import Wire, lines, rig
 from tests.rig.script import CUT, HOLD, Status, Wait
 from tests.rig.shelf import DIGEST
 
 HERE = "qwen3:0.6b"
-
-
-async def listed(client: httpx.AsyncClient) -> set[str]:
-    return {model["name"] for model in (await client.get("/api/tags")).json()["models"]}
 
 
 async def test_the_official_client_moves_models(tmp_path: Path) -> None:
@@ -157,46 +150,6 @@ async def test_bodies_that_are_none(path: str, body: bytes, error: str) -> None:
         assert error in got.json()["error"]
 
 
-class TestSeveral:
-    async def test_a_model_goes_where_it_is_and_else_to_the_first_that_is_up(self) -> None:
-        async with keepers("one", "two") as k, httpx.AsyncClient(base_url=k.url, timeout=20) as client:
-            k.shelf("two")._add("only-two:1b")
-            await k.seen("two", "only-two:1b")
-
-            async def pull(model: str, **headers: str) -> str:
-                got = await client.post("/api/pull", json={"model": model}, headers=headers)
-                assert lines(got.text)[-1] == {"status": "success"}, got.text
-                return got.headers["x-doublebuffer-backend"]
-
-            assert await pull("new:1b") == "one"
-            assert await pull("only-two:1b") == "two"
-            assert await pull("new:2b", **{"X-Doublebuffer-Backend": "two"}) == "two"
-            got = await client.post("/api/pull", json={"model": "x"}, headers={"X-Doublebuffer-Backend": "three"})
-            assert (got.status_code, list(got.json())) == (400, ["error"])
-            got = await client.post("/api/copy", json={"source": "only-two:1b", "destination": "copied"})
-            assert got.status_code == 200
-            assert "copied:latest" in k.shelf("two").models
-
-    async def test_a_model_is_deleted_wherever_it_is(self) -> None:
-        async with keepers("one", "two") as k, httpx.AsyncClient(base_url=k.url, timeout=20) as client:
-            assert HERE in await listed(client)
-            assert (await client.request("DELETE", "/api/delete", json={"name": HERE})).status_code == 200
-            assert not k.shelf("one").models
-            assert not k.shelf("two").models
-            assert await listed(client) == set()
-
-    async def test_one_that_is_down_is_passed_over(self) -> None:
-        async with keepers("one", "two") as k, httpx.AsyncClient(base_url=k.url, timeout=20) as client:
-            await k.engines["one"].__aexit__()
-            await k.seen("one", None)
-            got = await client.post("/api/pull", json={"model": "new:1b", "stream": False})
-            assert (got.status_code, got.headers["x-doublebuffer-backend"]) == (200, "two")
-            await k.engines["two"].__aexit__()
-            await k.seen("two", None)
-            got = await client.post("/api/pull", json={"model": "new:2b"})
-            assert (got.status_code, list(got.json())) == (503, ["error"])
-
-
 class TestWithoutOllama:
     async def test_a_served_model_is_there_already(self) -> None:
         async with keepers(vllm="Qwen/Qwen3-8B") as k:
@@ -237,68 +190,3 @@ async def test_a_name_that_the_settings_gave_is_not_deleted() -> None:
         assert got.status_code == 400
         assert HERE in got.json()["error"]
         assert k.shelf("one").models == [HERE]
-
-
-class TestBlobs:
-    async def test_there_or_not(self) -> None:
-        async with keepers("one") as k, httpx.AsyncClient(base_url=k.url, timeout=20) as client:
-            data = b"y" * 10
-            path = f"/api/blobs/sha256:{hashlib.sha256(data).hexdigest()}"
-            assert (await client.head(path)).status_code == 404
-            assert (await client.post(path, content=data)).status_code == 201
-            assert (await client.head(path)).status_code == 200
-            assert (await client.post(path, content=data)).status_code == 200
-            got = await client.post(f"/api/blobs/{DIGEST}", content=data)
-            assert (got.status_code, got.json()) == (400, {"error": "digest mismatch"})
-
-    @pytest.mark.parametrize("digest", ["x", "sha256:..", "sha256:" + "g" * 64, "sha256:%2e%2e%2fchat"])
-    async def test_what_is_no_digest(self, digest: str) -> None:
-        async with keepers("one") as k, httpx.AsyncClient(base_url=k.url, timeout=20) as client:
-            assert (await client.post(f"/api/blobs/{digest}", content=b"x")).status_code in {400, 404}
-            assert not k.shelf("one").requests
-
-    async def test_one_larger_than_bodies_may_be_goes_through_piece_by_piece(self) -> None:
-        """The client sends on only after the back end has what came before."""
-        came: asyncio.Queue[bytes] = asyncio.Queue()
-
-        async def store(scope: Any, receive: Any, send: Any) -> None:
-            if scope["type"] == "lifespan":
-                return
-            more = scope["method"] == "POST"
-            while more:
-                message = await receive()
-                more = message.get("more_body", False)
-                await came.put(message.get("body", b""))
-            body = json.dumps({"models": []}).encode()
-            headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
-            await send({"type": "http.response.body", "body": body})
-
-        async def upload() -> AsyncIterator[bytes]:
-            for i in range(8):
-                piece = bytes([i]) * 100_000
-                yield piece
-                seen = b""
-                while len(seen) < len(piece):
-                    seen += await came.get()
-                assert seen == piece
-
-        async with AsyncExitStack() as stack:
-            port = await stack.enter_async_context(served(store))
-            k = await stack.enter_async_context(keepers(urls={"raw": f"http://127.0.0.1:{port}"}, max_body_bytes=1000))
-            client = await stack.enter_async_context(httpx.AsyncClient(base_url=k.url, timeout=20))
-            async with asyncio.timeout(10):
-                assert (await client.post(f"/api/blobs/{DIGEST}", content=upload())).status_code == 200
-
-    async def test_a_client_that_leaves_amid_one(self) -> None:
-        async with keepers("one") as k:
-            reader, writer = await asyncio.open_connection("127.0.0.1", k.port)
-            head = f"POST /api/blobs/{DIGEST} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"
-            writer.write(head.encode() + b"x" * 200_000)
-            await writer.drain()
-            await k.connected("one")
-            writer.close()
-            async with asyncio.timeout(5):
-                await k.left("one")
-            assert not k.shelf("one").requests
-            del reader
