@@ -18,7 +18,7 @@ log = logging.getLogger("doublebuffer.worker")
 LOOK_UP_S = 5.0
 LOOK_DOWN_S = 1.0
 """While it is down, so that it is missed for a second at most once it is back."""
-ASK_AGAIN_S = 0.2
+ASK_AGAIN_S = (0.2, 0.5)
 STATE_TTL_S = 15.0
 ITSELF = "It is Doublebuffer itself; jobs sent there would come back."
 
@@ -57,14 +57,15 @@ class Health:
             log.info("back end %s is up: %d models", engine.name, len(found.models))
 
     async def _probe(self) -> Probe:
-        """A back end that was there is asked twice: one look that fails may be this machine's own trouble. Raises
+        """A back end that was there is asked again: a look that fails may be this machine's own trouble. Raises
         ``BackendError``."""
-        try:
-            return await self._engine.backend.probe()
-        except BackendError:
-            if not self._engine.up:
-                raise
-        await asyncio.sleep(ASK_AGAIN_S)
+        for pause_s in ASK_AGAIN_S:
+            try:
+                return await self._engine.backend.probe()
+            except BackendError:
+                if not self._engine.up:
+                    raise
+            await asyncio.sleep(pause_s)
         return await self._engine.backend.probe()
 
     async def _publish(self) -> None:
