@@ -11,6 +11,7 @@ from gateway.refusal import ClientLeft, Refusal
 
 _INLINE_BYTES = 256 * 1024
 """As much is inflated on the spot; a thread for so little would cost more than it saves."""
+_SLICE = 64 * 1024
 _WBITS = {b"gzip": 31, b"x-gzip": 31, b"deflate": zlib.MAX_WBITS}
 """Encodings of bodies → what zlib calls them."""
 
@@ -47,21 +48,37 @@ async def _inflate(body: bytes, encoding: str, limit: int) -> bytes:
     wbits = _WBITS[encoding.encode()]
     if encoding == "deflate" and not _has_zlib_head(body):
         wbits = -zlib.MAX_WBITS  # some clients took the standard's word for the format that it has inside
-    inflater = zlib.decompressobj(wbits=wbits)
-    first = min(limit, _INLINE_BYTES) + 1
     try:
-        plain = inflater.decompress(body, first)
-        if not inflater.eof and first <= limit:
-            # How much it will be cannot be told from the body: a few kilobytes may stand for a hundred megabytes.
-            rest = inflater.unconsumed_tail
-            plain += await asyncio.to_thread(inflater.decompress, rest, limit + 1 - len(plain))
+        whole = zlib.decompressobj(wbits=wbits)
+        plain = whole.decompress(body, min(limit, _INLINE_BYTES) + 1)
+        if whole.eof and len(plain) <= limit:
+            return plain
+        size, ends = await asyncio.to_thread(_measure, body, wbits, limit)
+        if size <= limit and ends:
+            return await asyncio.to_thread(zlib.decompress, body, wbits, size)
     except zlib.error:
         raise Refusal(Failure(f"The request body says it is {encoding}, and is not.", 400, "")) from None
-    if len(plain) > limit:
+    if size > limit:
         raise _too_large(limit)
-    if not inflater.eof:
-        raise Refusal(Failure(f"The request body's {encoding} data ends too early.", 400, ""))
-    return plain
+    raise Refusal(Failure(f"The request body's {encoding} data ends too early.", 400, ""))
+
+
+def _measure(body: bytes, wbits: int, limit: int) -> tuple[int, bool]:
+    """How much a body will be, counted no further than just over ``limit``, and whether its data has an end.
+
+    Done before any of it is kept: a kilobyte may stand for a megabyte, and that must cost nobody the megabyte.
+    Raises ``zlib.error``.
+    """
+    inflater = zlib.decompressobj(wbits=wbits)
+    view, size = memoryview(body), 0
+    for at in range(0, len(body), _SLICE):
+        rest: bytes | memoryview = view[at : at + _SLICE]
+        room = _INLINE_BYTES
+        while size <= limit and not inflater.eof and (rest or not room):
+            found = len(inflater.decompress(rest, _INLINE_BYTES))
+            size, room = size + found, _INLINE_BYTES - found  # where there was no room, more is to come
+            rest = inflater.unconsumed_tail
+    return size, inflater.eof
 
 
 def _has_zlib_head(body: bytes) -> bool:

@@ -93,7 +93,7 @@ async def run_site(
     engines: Mapping[str, Scripted] | None = None,
     key: str = "",
 ) -> AsyncIterator[Site]:
-    """Gateway and workers on a Redis of their own, ready to answer. ``key``: one of the settings', where they have any."""
+    """Gateway and workers on a Redis of their own, ready to answer. ``key``: one that the settings ask for."""
     async with contextlib.AsyncExitStack() as stack:
         server = stack.enter_context(run_redis())
         environment = {"REDIS_URL": server.url, "DOUBLEBUFFER_BACKENDS": json.dumps(list(backends))}

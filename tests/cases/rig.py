@@ -252,10 +252,11 @@ async def redis_memory(site: Site) -> int:
         await client.aclose()
 
 
-def rss(pid: int) -> int:
-    """Bytes of memory that a process has resident."""
+def rss(pid: int, *, peak: bool = False) -> int:
+    """Bytes of memory that a process has resident, or at most has had."""
+    name = "VmHWM" if peak else "VmRSS"
     with open(f"/proc/{pid}/status") as status:
-        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmRSS"))
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith(name))
 
 
 @contextlib.asynccontextmanager

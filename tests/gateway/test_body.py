@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import tracemalloc
+import zlib
 
 import pytest
 
@@ -69,6 +71,36 @@ async def test_a_bomb_is_not() -> None:
     with pytest.raises(Refusal) as refusal:
         await read_body(call(content_encoding="gzip"), receive, 100_000)
     assert refusal.value.failure.status == 413
+
+
+async def test_how_large_one_is_is_found_out_without_its_memory() -> None:
+    bomb = gzip.compress(bytes(150_000_000))
+    receive, _ = receiver(bomb)
+    tracemalloc.start()
+    try:
+        with pytest.raises(Refusal) as refusal:
+            await read_body(call(content_encoding="gzip"), receive, 100_000_000)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert refusal.value.failure.status == 413
+    assert peak < 5_000_000
+
+
+@pytest.mark.parametrize("size", [256 * 1024 - 1, 256 * 1024, 256 * 1024 + 1, 2 * 256 * 1024, 3 * 256 * 1024 + 7])
+@pytest.mark.parametrize("wbits", [zlib.MAX_WBITS, -zlib.MAX_WBITS])
+async def test_deflate_to_the_last_byte(wbits: int, size: int) -> None:
+    """Also where all of the packed data has been read before all that it stands for has been given out."""
+    packer = zlib.compressobj(9, wbits=wbits)
+    data = packer.compress(bytes(size)) + packer.flush()
+    for limit, fits in ((size, True), (size - 1, False)):
+        receive, _ = receiver(data)
+        if fits:
+            assert await read_body(call(content_encoding="deflate"), receive, limit) == bytes(size)
+        else:
+            with pytest.raises(Refusal) as refusal:
+                await read_body(call(content_encoding="deflate"), receive, limit)
+            assert refusal.value.failure.status == 413
 
 
 async def test_one_that_is_let_in_does_not_hold_up_the_loop() -> None:
