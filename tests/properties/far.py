@@ -61,6 +61,21 @@ class FarLanes:
         return far
 
 
+class VirtualLock:
+    """In the place of an ``asyncio.Lock``: who waits for it sleeps in virtual time, like everybody."""
+
+    def __init__(self, world: World, actor: Actor) -> None:
+        self._world, self._actor, self._taken = world, actor, False
+
+    async def __aenter__(self) -> None:
+        while self._taken:
+            await self._world.sleep(self._actor, 0.001, 0.01)
+        self._taken = True
+
+    async def __aexit__(self, *_: object) -> None:
+        self._taken = False
+
+
 @dataclass
 class Served:
     client: Client
@@ -74,6 +89,7 @@ class ProductGateway(Actor):
         super().__init__(name)
         self.world = world
         self.box: Any = Inbox(FarLanes(world, self), name)  # type: ignore[arg-type]
+        self.box._moving = VirtualLock(world, self)
         self.jobs: dict[str, Served] = {}
         self.served: set[str] = set()
         world.schedule.spawn(self, self._live)
@@ -125,7 +141,7 @@ class ProductGateway(Actor):
             for _, entries in (await ask(world.lanes, [("XREAD", "COUNT", 20, "STREAMS", key, last)]))[0] or []:
                 for entry_id, fields in entries:
                     last, seen = entry_id.decode(), -1
-                    self.box._take(fields)
+                    self.box._incoming._take(fields)
             await ask(world.lanes, [("XTRIM", key, "MINID", last)])
 
     async def _watch(self) -> None:
@@ -191,24 +207,26 @@ class ProductSending:
     async def run(self, attempt: Attempt) -> None:
         """From the grant to its end."""
         world, job = self.world, attempt.job
+        if attempt.before is not None:
+            # The writer knows jobs, not attempts: as in the worker, one is out of its hands before the next is in.
+            attempt.before.over = True
+            while not attempt.before.away:
+                await world.sleep(self.worker, 0.001, 0.01)
         self.writer.attach(job)
         written = 0
         while not attempt.over:
             more = [Content(piece) for piece in attempt.pieces[written:]]
             written += len(more)
-            if attempt.job is self.worker.attempts[job.id].job:
-                self.writer.write(job.id, list(more))
-                if attempt.inbox:
-                    self.writer.readdress(job.id, attempt.inbox)
+            self.writer.write(job.id, list(more))
+            self.writer.readdress(job.id, attempt.inbox)
             if attempt.closed and written == len(attempt.pieces):
                 break
             await world.sleep(self.worker, 0.002, 0.02)
         if attempt.over:
-            if self.worker.attempts[job.id] is attempt:
-                self.writer.drop(job.id)
+            self.writer.drop(job.id)
         else:
             await self._end(attempt)
-        attempt.over = True
+        attempt.over = attempt.away = True
         self.worker.wake.add(attempt.backend)
 
     async def _end(self, attempt: Attempt) -> None:

@@ -23,6 +23,8 @@ class Open:
     handing_on: bool = False
     lost: bool = False
     submitted: bool = False
+    home: str = ""
+    """The inbox that its record names."""
     astray: bool = False
     """It has ended, and the reply key does not say how."""
 
@@ -40,7 +42,7 @@ class HandingOn:
     async def run(self) -> None:
         """Section 5, step 3: the text goes to the next worker, or the job ends."""
         one, world = self.one, self.gateway.world
-        following, lost = one.following, one.lost
+        following, lost, home = one.following, one.lost, ""
         one.lost = False
         if one.client.job.det:
             text = (await self.gateway.fold(one.id)).text
@@ -57,6 +59,7 @@ class HandingOn:
                         return
                     lost = False
                     continue
+                home = self.gateway.inbox
                 requeued = await world.call(
                     self.gateway, lambda fence=fence, text=text: self._requeue(one.id, fence, text)
                 )
@@ -73,7 +76,7 @@ class HandingOn:
             if requeued.status == "done" and one.astray:
                 raise Violation(f"P9: {one.id} is done, and its reply key does not lead on from {text!r}")
             if requeued.status in ("queued", "done"):
-                one.astray = requeued.status == "done"
+                one.astray, one.home = requeued.status == "done", home
                 break
         following.frozen = one.handing_on = False
         following.waits_since_us = world.schedule.now_us if requeued.status != "queued" else 0

@@ -29,6 +29,10 @@ class Attempt:
         self.sent = self.appended = 0
         self.finish: Literal["", "done", "error", "segment", "drain"] = ""
         self.cancelled = self.paused = self.over = False
+        self.before: Attempt | None = None
+        """An earlier one at the same job, of the same worker."""
+        self.away = False
+        """Nothing more of it will be written."""
         self.unheard_since_us = self.orphan_since_us = 0
 
     @property

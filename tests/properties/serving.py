@@ -52,12 +52,17 @@ class Gateway(Actor):
 
     async def submit(self, one: Open, limit: int = 0) -> str:
         while True:
-            job = replace(one.client.job, inbox=self.inbox)
+            home = self.inbox
+            job = replace(one.client.job, inbox=home)
             try:
                 submitted = await self.world.call(self, lambda job=job: self.world.submit(job, limit=limit))
             except StoreUnavailable:
                 continue
-            return str(submitted.status)
+            if submitted.status != "homeless":
+                one.home = home
+                return str(submitted.status)
+            if self.inbox == home:
+                await self._new_inbox()
 
     async def leave(self, client: Client) -> None:
         """The client hangs up."""
@@ -168,10 +173,11 @@ class Gateway(Actor):
             open_jobs = [one for one in self.jobs.values() if one.submitted]
             ids = [one.id for one in open_jobs]
             try:
-                watched = await world.call(self, lambda ids=ids: world.watch(self.inbox, ids))
+                home = self.inbox
+                watched = await world.call(self, lambda ids=ids, home=home: world.watch(home, ids))
             except StoreUnavailable:
                 continue
-            if not watched.inbox_there:
+            if not watched.inbox_there and self.inbox == home:
                 await self._new_inbox()
                 world.ledger.counts["new inbox"] += 1
             for one, (state, fence) in zip(open_jobs, watched.states, strict=True):
@@ -179,7 +185,7 @@ class Gateway(Actor):
                     continue
                 if state == "gone":
                     await HandingOn(self, one).restore()
-                elif not watched.inbox_there:
+                elif one.home != self.inbox and state != "done":
                     if await self.submit(one) == "new" and one.following.text:
                         HandingOn(self, one).ended("failed")
                     one.following.waits_since_us = one.following.waits_since_us or world.schedule.now_us

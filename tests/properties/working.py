@@ -81,6 +81,7 @@ class Worker(Actor):
                 continue
             for granted in pulled.jobs:
                 attempt = Attempt(granted, backend, await self._prefix(granted))
+                attempt.before = self.attempts.get(granted.id)
                 self.attempts[granted.id] = attempt
                 world.schedule.spawn(self, self._generate, attempt)
                 if self.product is not None:
