@@ -186,8 +186,8 @@ async def beta_runner(b: Bench) -> str | None:
 @row(CLIENT, "beta.messages.thread", f"{MESSAGES}?beta=true", refused=ALL)
 async def beta_thread(b: Bench) -> None:
     # A client that may go on without a thread does, and then sends all of the conversation.
-    asked: Any = {**ask(b), "messages": []}
-    del asked["messages"]
+    asked: Any = ask(b)
+    asked.pop("messages")
     free: Any = b.anthropic.beta.messages.thread(**asked, unsupported_request_behavior="continue_unthreaded")
     for _ in range(2):
         answer = await free.send({"role": "user", "content": PROMPT})

@@ -17,7 +17,7 @@ def asked_call(body: dict[str, Any]) -> str | None:
     if not body.get("stream", True) or messages[-1].get("role") != "user":
         return None
     found = re.findall(r"call:(\w+)", json.dumps(messages[-1], ensure_ascii=False))
-    offered = [tool["function"]["name"] for tool in body.get("tools") or []]
+    offered = [(tool.get("function") or {}).get("name") for tool in body.get("tools") or []]
     return found[-1] if found and found[-1] in offered else None
 
 
