@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import Any, cast
 
 import aiohttp
@@ -29,6 +30,16 @@ TAIL_S = 0.05
 """How long the end of a complete answer's body is waited for, so that the connection can be used again."""
 
 
+MOST_STALE = 8
+"""Kept connections that may turn out to be closed, one after the other, before one request fails."""
+_REUSED: ContextVar[bool] = ContextVar("reused", default=False)
+"""Whether the request under way in this task got a connection that was open before."""
+
+
+async def _note_reuse(*_: object) -> None:
+    _REUSED.set(True)
+
+
 class Client:
     """Sends requests to one back end. Its methods raise ``BackendError``; trouble amid an answer is ``failed``."""
 
@@ -50,8 +61,13 @@ class Client:
     def _session(self) -> aiohttp.ClientSession:
         tls = httpx.create_ssl_context(trust_env=False) if self._url.startswith("https:") else False
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S, ssl=tls)
+        watched = aiohttp.TraceConfig()
+        watched.on_connection_reuseconn.append(_note_reuse)
         return aiohttp.ClientSession(
-            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), timeout=aiohttp.ClientTimeout(total=None)
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None),
+            trace_configs=[watched],
         )
 
     async def aclose(self) -> None:
@@ -65,7 +81,7 @@ class Client:
         request = self._http.build_request(
             "POST",
             self._url + path,
-            content=body if len(body) <= SLICE else _slices(body),
+            content=body if len(body) <= SLICE else _Slices(body),
             headers={
                 **self._headers,
                 **headers,
@@ -99,8 +115,19 @@ class Client:
             await response.aclose()
 
     async def _send(self, request: httpx.Request, until_at: float) -> httpx.Response:
+        """A connection that was kept open may have been closed by the engine as the request was on its way: then the
+        request was not read, and goes out again. Where the connection was new, that is a failure like any other."""
         try:
             async with asyncio.timeout_at(until_at):
+                for _ in range(MOST_STALE):
+                    reused = _REUSED.set(False)
+                    try:
+                        return await self._http.send(request, stream=True)
+                    except (httpx.HTTPError, aiohttp.ClientError, OSError):
+                        if not _REUSED.get():
+                            raise
+                    finally:
+                        _REUSED.reset(reused)
                 return await self._http.send(request, stream=True)
         except TimeoutError:
             raise early_end(self.name, "did not begin to answer in time") from None
@@ -192,7 +219,12 @@ def _base(spec: BackendSpec) -> str:
     return url.removesuffix("/api" if spec.kind == "ollama" else "/v1").rstrip("/")
 
 
-async def _slices(body: bytes) -> AsyncIterator[bytes]:
-    view = memoryview(body)
-    for at in range(0, len(body), SLICE):
-        yield bytes(view[at : at + SLICE])
+class _Slices:
+    """A body bit by bit, as often as it is sent."""
+
+    def __init__(self, body: bytes) -> None:
+        self._view = memoryview(body)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for at in range(0, len(self._view), SLICE):
+            yield bytes(self._view[at : at + SLICE])
