@@ -8,7 +8,8 @@ import pytest
 import pytest_asyncio
 
 from buffer.setting_values import OLLAMA_ORIGINS
-from tests.cases.rig import OLL, Bench, Reply, refused, run_bench, settings
+from tests.cases.reply import Reply, refused
+from tests.cases.rig import OLL, Bench, run_bench, settings
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -17,7 +17,8 @@ import pytest
 import pytest_asyncio
 
 from tests.acceptance.site import Site, backend
-from tests.cases.rig import OAI, OLL, Bench, refused, settings
+from tests.cases.reply import refused
+from tests.cases.rig import OAI, OLL, Bench, settings
 from tests.rig.processes import run_command
 from tests.rig.redis_server import free_port, run_redis
 from tests.rig.scripted import Scripted

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.cases.rig import BOTH, OAI, OLL, Bench, Reply, is_native_error, run_bench
+from tests.cases.reply import Reply, is_native_error
+from tests.cases.rig import BOTH, OAI, OLL, Bench, run_bench
 from tests.cases.scripts import oll, plain
 from tests.rig.connection import Recorded
 from tests.rig.script import HOLD, Piece, Status

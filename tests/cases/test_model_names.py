@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.cases.rig import Bench, Reply, is_native_error, is_openai_error, run_bench
+from tests.cases.reply import Reply, is_native_error, is_openai_error
+from tests.cases.rig import Bench, run_bench
 from tests.cases.scripts import plain
 from tests.rig.scripted import Scripted
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.cases.rig import BOTH, OAI, OLL, Bench, Reply, refused, rss, run_bench
+from tests.cases.reply import Reply, refused
+from tests.cases.rig import BOTH, OAI, OLL, Bench, rss, run_bench
 from tests.cases.scripts import oai, oll, streams
 from tests.rig.connection import Recorded
 from tests.rig.script import DONE, Flavour, Piece, Sleep, Status, done, encode, finish, role, usage

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.cases.rig import BOTH, OAI, OLL, Bench, is_native_error, redis_memory
+from tests.cases.reply import is_native_error
+from tests.cases.rig import BOTH, OAI, OLL, Bench, redis_memory
 from tests.cases.scripts import oai, oll
 from tests.rig.connection import Recorded
 from tests.rig.script import Piece, Status

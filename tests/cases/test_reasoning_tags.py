@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 import pytest_asyncio
 
-from tests.cases.rig import OAI, Bench, Reply, run_bench
+from tests.cases.reply import Reply
+from tests.cases.rig import OAI, Bench, run_bench
 from tests.rig.script import DONE, Piece, Sleep, finish, role
 from tests.rig.scripted import Scripted
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.cases.rig import BOTH, OAI, OLL, Bench, refused
+from tests.cases.reply import refused
+from tests.cases.rig import BOTH, OAI, OLL, Bench
 from tests.cases.scripts import oai, oll
 from tests.rig.connection import Recorded
 from tests.rig.script import Piece, Status

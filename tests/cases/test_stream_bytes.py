@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.cases.rig import BOTH, OAI, OLL, Bench, Reply
+from tests.cases.reply import Reply
+from tests.cases.rig import BOTH, OAI, OLL, Bench
 from tests.rig.script import DONE, Flavour, Piece, done, encode, finish, line, role, tool
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.cases.rig import BOTH, OAI, OLL, Bench, Reply, refused, run_bench
+from tests.cases.reply import Reply, refused
+from tests.cases.rig import BOTH, OAI, OLL, Bench, run_bench
 from tests.cases.scripts import oai, oll
 from tests.rig.connection import Recorded
 from tests.rig.script import Piece, Status

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.cases.rig import OAI, Bench, Reply
+from tests.cases.reply import Reply
+from tests.cases.rig import OAI, Bench
 from tests.cases.scripts import streams
 from tests.rig.connection import Recorded
 from tests.rig.script import DONE, Piece, Status, chunk, finish, role, tool, usage

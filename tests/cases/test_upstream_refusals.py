@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.cases.rig import OAI, OLL, Bench, refused, run_bench, settings
+from tests.cases.reply import refused
+from tests.cases.rig import OAI, OLL, Bench, run_bench, settings
 from tests.rig.script import Status
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
