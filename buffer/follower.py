@@ -33,7 +33,7 @@ class Follower:
         self.started_at: float | None = None
         """When word of the first attempt came, by ``time.perf_counter``."""
         self.first_at: float | None = None
-        """When the first event came, by the same."""
+        self.last_at = 0.0  # when its first event and its last came, by the same
         self.fence = fence
         self.n = 0
         """Number of the last event that came under ``fence``."""
@@ -214,8 +214,8 @@ class Follower:
         return "".join(self._text)
 
     def _deliver(self, events: list[Event]) -> None:
-        if self.first_at is None:
-            self.first_at = time.perf_counter()
+        self.last_at = time.perf_counter()
+        self.first_at = self.first_at or self.last_at
         self._events += events
         for event in events:
             if isinstance(event, Content) and event.index == 0:
@@ -232,7 +232,7 @@ class Follower:
 
     def _reset(self) -> None:
         """Nothing was given out: what came is forgotten, and the answer may begin anew."""
-        self._events, self._text, self._plain, self._unread = [], [], True, 0
+        self._events, self._text, self._plain, self._unread, self.first_at = [], [], True, 0, None
 
     def _miss(self, fence: int, n: int) -> None:
         self.target = max(self.target, (fence, n))

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import get_args
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 
-from buffer.backend import BackendSpec
+from buffer.backend import BackendSpec, Kind
 from buffer.job import Lane
 from buffer.model_records import ModelRecord
 
@@ -52,7 +53,8 @@ def parse_backends(value: object) -> list[BackendSpec]:
         else:
             specs = msgspec.convert(value, list[BackendSpec], from_attributes=True)
     except msgspec.MsgspecError as error:
-        raise ValueError(f"no list of back ends: {error}") from None
+        kinds = f"; kinds are {', '.join(get_args(Kind))}" if "enum value" in str(error) else ""
+        raise ValueError(f"no list of back ends: {error}{kinds}") from None
     seen: set[str] = set()
     for spec in specs:
         _check_backend(spec, seen)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from buffer.job import End, Event, Failure, Usage
+from buffer.job import End, Event, Failure, Origin, Usage
 from buffer.telemetry import Telemetry
 from gateway.call import JSON, Headers, Send, answer
 from gateway.dialects.errors import failure_of, headers
@@ -33,6 +33,10 @@ class Source(Protocol):
     @property
     def first_at(self) -> float | None:
         """When its first event came, by the same."""
+
+    @property
+    def last_at(self) -> float:
+        """When its last event came, by the same; 0 before the first."""
 
     async def next(self) -> list[Event] | End:
         """The events that came since, or the end. May be cancelled without loss."""
@@ -115,7 +119,10 @@ class Delivery:
         """Sends an answer in one piece, once it is there."""
         while not isinstance(item := await self.source.next(), End):
             self._count(item)
-            writer.feed(item, time.time())
+            # They come all at once, at the end; an answer's figures tell of when the engine said them.
+            begun = 1 + next((i for i, event in enumerate(item) if type(event) is not Origin), 0)
+            writer.feed(item[:begun], _wall(self.source.first_at or self.source.last_at))
+            writer.feed(item[begun:], _wall(self.source.last_at))
         end = End(item.kind, failure_of(item))
         status, body = writer.end(end, time.time(), queued_s=self.queued_s or 0.0)
         more = headers(end.failure) if end.failure is not None and status != 200 else ()
@@ -164,3 +171,8 @@ class Delivery:
         for event in events:
             if type(event) is Usage:
                 self.usage = event
+
+
+def _wall(at: float) -> float:
+    """An instant of ``time.perf_counter`` in seconds since 1970."""
+    return time.time() - (time.perf_counter() - at)

@@ -47,6 +47,11 @@ class Merged:
         """When the first event of any of them came."""
         return min((source.first_at for source in self._sources if source.first_at is not None), default=None)
 
+    @property
+    def last_at(self) -> float:
+        """When the last event of any of them came."""
+        return max(source.last_at for source in self._sources)
+
     async def next(self) -> list[Event] | End:
         """The events that came since, or the end. May be cancelled without loss."""
         while self._end is None:

@@ -23,7 +23,7 @@ from buffer.telemetry import Telemetry
 from gateway.app import create_app
 from tests.gateway.rig import Wire, chunks, lines, served, until
 from tests.rig.engine import expected
-from tests.rig.script import CUT, HOLD, Status
+from tests.rig.script import CUT, DONE, HOLD, Sleep, Status, finish, role, usage
 from tests.rig.scripted import Scripted
 from worker.runner import Worker
 
@@ -137,6 +137,26 @@ async def test_many_at_once_each_get_their_own() -> None:
             for i in range(48):
                 group.create_task(one(i))
         await h.quiet()
+
+
+async def test_the_figures_of_an_answer_in_one_piece_tell_when_the_engine_said_it() -> None:
+    async with house("vllm") as h, httpx.AsyncClient(base_url=h.url) as client:
+        h.engines["vllm"].script = [
+            role(),
+            "one",
+            Sleep(0.3),
+            " two",
+            Sleep(0.3),
+            " three",
+            finish(),
+            usage(5, 3),
+            DONE,
+        ]
+        body = {"model": MODELS["vllm"], "messages": [{"role": "user", "content": "x"}], "stream": False}
+        got = (await client.post("/api/chat", json=body)).json()
+        assert got["message"]["content"] == "one two three"
+        assert got["eval_duration"] >= 550_000_000
+        assert got["prompt_eval_duration"] + got["eval_duration"] <= got["total_duration"]
 
 
 @pytest.mark.parametrize("path", ["/api/chat", "/v1/chat/completions"])
