@@ -89,6 +89,7 @@ def create_app(
                 running = [group.create_task(pool.inbox.run()) for pool in all_pools]
                 running += [group.create_task(_reap(pool, telemetry, settings.lease_seconds)) for pool in all_pools]
                 running.append(group.create_task(services.embeddings.tidy()))
+                running.append(group.create_task(services.management.run()))
                 yield
                 for task in running:
                     task.cancel()

@@ -10,7 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 
+from msgspec import Raw
+from msgspec.json import encode
+
+from backends.base import BackendError
 from backends.management import ModelKeeper
 from buffer.job import Failure
 from buffer.load import BackendState, read_workers
@@ -18,6 +24,7 @@ from buffer.settings import Settings
 from buffer.store import StoreUnavailable
 from gateway.catalog import Catalog
 from gateway.dialects.management import same_model
+from gateway.models import Model
 from gateway.pools import Pool
 from gateway.refusal import Refusal
 
@@ -25,6 +32,29 @@ _log = logging.getLogger("doublebuffer.gateway")
 _KNOWN_S = 3.0
 """How long an answer waits until the model lists tell what it tells."""
 _LOOK_AGAIN_S = 0.05
+_LOADED_S = 300.0
+"""How long a model may take to get into memory,"""
+_ANSWER_S = 1.5
+"""and how long the answer to who asked for it waits for that."""
+_MOST_LOADS = 64
+
+
+@dataclass(slots=True)
+class _Load:
+    """A request without a prompt, by which an Ollama loads or frees a model."""
+
+    keeper: ModelKeeper
+    body: bytes
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self) -> None:
+        try:
+            async with asyncio.timeout(_LOADED_S), self.keeper.send("POST", "/api/generate", self.body) as told:
+                await told.whole()
+        except (BackendError, TimeoutError) as error:
+            _log.warning("back end %s did not load or free a model: %s", self.keeper.spec.name, type(error).__name__)
+        finally:
+            self.done.set()
 
 
 class Management:
@@ -38,6 +68,7 @@ class Management:
             for spec in settings.backends
             if spec.kind == "ollama"
         }
+        self._loads: asyncio.Queue[_Load] = asyncio.Queue(_MOST_LOADS)
 
     async def aclose(self) -> None:
         for keeper in self._keepers.values():
@@ -92,6 +123,31 @@ class Management:
             return {state.name: state for state in (await self._catalog.list()).states}
         except StoreUnavailable:
             return {}
+
+    async def keep(self, model: Model, keep_alive: bytes | None) -> None:
+        """Has every Ollama that has a model take it into memory, or let go of it if it is to be kept no time. Elsewhere
+        models are always there.
+
+        ``keep_alive``: JSON, None for the engine's own measure. Waits for ``_ANSWER_S`` at most; loading goes on.
+        """
+        places = {(offer.state.name, offer.info.id) for offer in model.offers if offer.state.up}
+        wish: dict[str, object] = {} if keep_alive is None else {"keep_alive": Raw(keep_alive)}
+        loads = []
+        for name, id in places:
+            if name in self._keepers and not self._loads.full():
+                load = _Load(self._keepers[name], encode({"model": id, "stream": False, **wish}))
+                self._loads.put_nowait(load)
+                loads.append(load.done)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_ANSWER_S):
+                for done in loads:
+                    await done.wait()
+
+    async def run(self) -> None:
+        """Loads what ``keep`` asks for, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                group.create_task((await self._loads.get()).run())
 
     async def known(self, keeper: ModelKeeper, model: str, *, there: bool) -> None:
         """Waits until the lists tell that a back end has a model, or has it no longer; not for ever."""

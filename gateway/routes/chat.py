@@ -53,6 +53,8 @@ class ChatRoute:
             del body
             model = await self._model(chats)
             if (loaded := self._form.load_answer(chats[0], time.time())) is not None:
+                kept = chats[0].keep_alive
+                await self._services.management.keep(model, None if kept is None else bytes(kept))
                 await answer(send, 200, JSON, loaded)
                 outcome = "ok"
             else:

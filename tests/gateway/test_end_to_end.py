@@ -139,6 +139,22 @@ async def test_many_at_once_each_get_their_own() -> None:
         await h.quiet()
 
 
+async def test_an_ollama_is_told_to_load_and_to_free_a_model() -> None:
+    async with house("ollama", "vllm") as h, httpx.AsyncClient(base_url=h.url) as client:
+        for path, more in (("/api/chat", {"messages": []}), ("/api/generate", {})):
+            for keep_alive, reason in ((None, "load"), ("10m", "load"), (0, "unload")):
+                body = {"model": MODELS["ollama"], **more} | ({} if keep_alive is None else {"keep_alive": keep_alive})
+                got = (await client.post(path, json=body)).json()
+                assert (got["done"], got["done_reason"]) == (True, reason)
+                asked = h.engines["ollama"].requests[-1]
+                assert asked.path == "/api/generate"
+                told = asked.json()
+                assert told.pop("stream") is False
+                assert told == {k: v for k, v in body.items() if k != "messages"}
+            assert (await client.post(path, json={"model": MODELS["vllm"], **more})).json()["done_reason"] == "load"
+        assert h.engines["vllm"].requests == []
+
+
 async def test_the_figures_of_an_answer_in_one_piece_tell_when_the_engine_said_it() -> None:
     async with house("vllm") as h, httpx.AsyncClient(base_url=h.url) as client:
         h.engines["vllm"].script = [
