@@ -69,7 +69,7 @@ class Engine:
         words = re.findall(r"say:(\S+)", prompt)[-1:] or words
         last = (body.get("messages") or [{}])[-1]
         if last.get("role") == "assistant" and (self.kind != "vllm" or body.get("continue_final_message")):
-            said, thoughts = last.get("content") or "", []
+            said, thoughts = texts({"messages": [last]}), []
             while words and said.startswith(words[0]):
                 said = said[len(words[0]) :]
                 words.pop(0)
