@@ -170,7 +170,8 @@ async def rig(*, show: bool = True, timing: Timing | None = None, **settings: An
 @asynccontextmanager
 async def served(app: Any) -> AsyncIterator[int]:
     """The application on a real server; its port. A client may connect at once: it is heard when the start is done."""
-    listener = socket.socket()
+    # With its protocol named, asyncio sends each piece at once; without, an answer in two pieces takes 40 ms.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
     listener.listen(512)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on", timeout_graceful_shutdown=3))
