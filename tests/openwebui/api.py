@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,13 +45,50 @@ class Api:
         listed = await self.get("/api/models")
         return {model["id"]: model["owned_by"] for model in listed["data"]}
 
-    async def make_model(self, name: str, base: str, params: dict[str, Any]) -> None:
-        """A model of Open WebUI's workspace: another one with parameters of its own."""
-        form = {"id": name, "name": name, "base_model_id": base, "meta": {}, "params": params, "is_active": True}
+    async def post(self, path: str, form: dict[str, Any]) -> Any:
+        return await _json(self._client, "POST", path, json=form)
+
+    async def make_model(self, name: str, base: str, params: dict[str, Any], *, tools: Sequence[str] = ()) -> None:
+        """A model of Open WebUI's workspace: another one with parameters and ``tools`` of its own."""
+        meta = {"toolIds": list(tools)}
+        form = {"id": name, "name": name, "base_model_id": base, "meta": meta, "params": params, "is_active": True}
         await _json(self._client, "POST", "/api/v1/models/create", json=form)
 
     async def drop_model(self, name: str) -> None:
         await _json(self._client, "POST", "/api/v1/models/model/delete", json={"id": name})
+
+    async def make_tool(self, name: str, source: str) -> None:
+        """A tool of Open WebUI's workspace, which it runs itself."""
+        form = {"id": name, "name": name, "content": source, "meta": {"description": name}}
+        await self.post("/api/v1/tools/create", form)
+
+    async def upload(self, name: str, text: str) -> dict[str, Any]:
+        """A document, read and embedded when this returns; as a chat attaches it."""
+        files = {"file": (name, text.encode(), "text/plain")}
+        told = await _json(self._client, "POST", "/api/v1/files/?process=true&process_in_background=false", files=files)
+        status = await self.get(f"/api/v1/files/{told['id']}/process/status")
+        assert status["status"] == "completed", status
+        return {"type": "file", "id": told["id"], "name": name, "file": told}
+
+    async def pulled(self, model: str, seen: Callable[[dict[str, Any]], None]) -> list[dict[str, Any]]:
+        """The lines of a pull. ``seen``: called with each as it comes."""
+        lines = []
+        form = {"name": model, "model": model}
+        async with self._client.stream("POST", "/ollama/api/pull", json=form) as answer:
+            assert answer.status_code == 200, (await answer.aread())[:500]
+            async for line in answer.aiter_lines():
+                if line:
+                    lines.append(json.loads(line))
+                    seen(lines[-1])
+        return lines
+
+    async def deleted(self, model: str) -> httpx.Response:
+        return await self._client.request("DELETE", "/ollama/api/delete", json={"model": model})
+
+    async def ask(self, model: str, content: Any, **more: Any) -> httpx.Response:
+        """A whole answer's response, whatever it is. ``more``: fields of the request."""
+        form = {"model": model, "stream": False, "messages": [{"role": "user", "content": content}], **more}
+        return await self._client.post("/api/chat/completions", json=form)
 
     async def whole(self, model: str, prompt: str) -> Said:
         told = await _json(self._client, "POST", "/api/chat/completions", json=_chat(model, prompt, stream=False))

@@ -87,6 +87,16 @@ const tasks = {
       await page.waitForTimeout(20);
     }
   },
+  // Until the newest answer, or what Open WebUI puts below it, has these words.
+  async told({ words }) {
+    const until = Date.now() + 30_000;
+    for (;;) {
+      const seen = await page.evaluate(look);
+      if (seen.whole.includes(words) && !seen.writing) return seen;
+      if (Date.now() > until) throw new Error(`not told; but: ${JSON.stringify(seen)}`);
+      await page.waitForTimeout(50);
+    }
+  },
   async ended() {
     await page.waitForSelector(STOP, { state: 'detached' });
   },

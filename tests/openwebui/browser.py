@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from tests.openwebui.front import INSTALLED
+
 STEP_S = 90.0
 SCRIPT = Path(__file__).with_name("browser.mjs")
 
@@ -67,8 +69,8 @@ def chromium() -> str:
 
 
 def playwright_folder() -> str:
-    """Raises ``RuntimeError`` if none is given."""
-    where = os.environ.get("OPENWEBUI_NODE", "")
+    """Raises ``RuntimeError`` if there is none."""
+    where = os.environ.get("OPENWEBUI_NODE") or str(INSTALLED / "node")
     if not (Path(where) / "node_modules" / "playwright-core").is_dir():
         raise RuntimeError("OPENWEBUI_NODE names no folder with playwright-core; `make test-openwebui` makes one.")
     return where

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from tests.rig.redis_server import free_port
 
 START_S = 240.0
 END_S = 15.0
+INSTALLED = Path(__file__).parents[2] / ".venv-openwebui"
 PREFIX = "openai"
 """Put before the names that come by the OpenAI connection, or the same model would be listed once only."""
 TASK_HEADER = {"X-OpenWebUI-Task": "{{TASK}}"}
@@ -36,10 +37,10 @@ class Front:
 
 
 def program() -> Path:
-    """Raises ``RuntimeError`` where no environment with Open WebUI is given."""
-    where = os.environ.get("OPENWEBUI_VENV", "")
-    found = Path(where) / "bin" / "open-webui"
-    if not where or not found.exists():
+    """In the environment that OPENWEBUI_VENV names, else in the one that `make test-openwebui` makes. Raises
+    ``RuntimeError`` where there is none."""
+    found = Path(os.environ.get("OPENWEBUI_VENV") or INSTALLED) / "bin" / "open-webui"
+    if not found.exists():
         raise RuntimeError(
             "OPENWEBUI_VENV names no environment with Open WebUI in it; `make test-openwebui` makes one."
         )
@@ -80,8 +81,9 @@ def offline(data: Path) -> dict[str, str]:
 
 
 @contextlib.asynccontextmanager
-async def run_front(gateway: str) -> AsyncIterator[Front]:
-    """Open WebUI in front of ``gateway``, until the block ends. Raises ``RuntimeError`` if it does not start."""
+async def run_front(gateway: str, more: Mapping[str, str] | None = None) -> AsyncIterator[Front]:
+    """Open WebUI in front of ``gateway``, with ``more`` settings, until the block ends. Raises ``RuntimeError`` if it
+    does not start."""
     command = program()
     with tempfile.TemporaryDirectory(prefix="doublebuffer-openwebui-") as directory:
         data, log = Path(directory) / "data", Path(directory) / "log"
@@ -91,7 +93,7 @@ async def run_front(gateway: str) -> AsyncIterator[Front]:
             child = await asyncio.create_subprocess_exec(
                 *(str(command), "serve", "--host", "127.0.0.1", "--port", str(port)),
                 cwd=data,
-                env=clean_environment() | offline(data) | connections(gateway),
+                env=clean_environment() | offline(data) | connections(gateway) | dict(more or {}),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=sink,
                 stderr=sink,

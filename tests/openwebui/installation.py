@@ -59,17 +59,11 @@ class Simulator:
 
 
 @dataclass(frozen=True, slots=True)
-class Installation:
+class Running:
+    """Open WebUI with a gateway behind it, and what the gateway says of itself."""
+
     front: Front
     site: Site
-    llama: LlamaServer
-    simulator: Simulator
-
-    async def simulated_running(self) -> int:
-        """Answers that the simulated engine itself says it is writing."""
-        async with httpx.AsyncClient(trust_env=False) as client:
-            text = (await client.get(f"{self.simulator.url}/metrics")).text
-        return sum(int(number) for number in re.findall(r"^vllm:num_requests_running\{.*\} (\d+)", text, re.MULTILINE))
 
     async def in_flight(self) -> float:
         """Jobs that the gateway knows at any engine."""
@@ -114,6 +108,18 @@ class Installation:
             and (lane is None or f'lane="{lane}"' in name)
             and (outcome is None or f'outcome="{outcome}"' in name)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Installation(Running):
+    llama: LlamaServer
+    simulator: Simulator
+
+    async def simulated_running(self) -> int:
+        """Answers that the simulated engine itself says it is writing."""
+        async with httpx.AsyncClient(trust_env=False) as client:
+            text = (await client.get(f"{self.simulator.url}/metrics")).text
+        return sum(int(number) for number in re.findall(r"^vllm:num_requests_running\{.*\} (\d+)", text, re.MULTILINE))
 
 
 async def within(limit_s: float, holds: Callable[[], Awaitable[object]]) -> float:
