@@ -30,8 +30,8 @@ async def _one(h: House, text: str) -> None:
 async def test_two_thousand_single_inputs_become_few_calls(real: bool, redis_url: str) -> None:
     async with (
         house("vllm", url=redis_url if real else None, crew=2 if real else 1) as h,
-        # As Open WebUI does it, one aiohttp session. Clients, gateway, workers and engine share this process and its one
-        # loop, so there are no more connections than it can serve.
+        # As Open WebUI does it, one aiohttp session. Clients, gateway, workers and engine share this process and its
+        # one loop, so there are no more connections than it can serve.
         aiohttp.ClientSession(h.url, connector=aiohttp.TCPConnector(limit=400)) as session,
     ):
         h.engine.embeddings.delay_s = 0.05
