@@ -133,8 +133,8 @@ async def test_token_ids_where_an_engine_takes_them(kind: Kind) -> None:
         await h.quiet()
 
 
-@KINDS
-async def test_loading_and_unloading_asks_no_engine(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [kind for kind in MODELS if kind != "ollama"])
+async def test_loading_and_unloading_asks_no_engine_but_ollama(kind: Kind) -> None:
     async with house(kind) as h:
         h.engines[kind].script = [HOLD]
         busy = await Wire.post(h.port, "/api/generate", {"model": MODELS[kind], "prompt": "x"})
