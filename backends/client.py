@@ -199,7 +199,8 @@ class Client:
         """httpx-aiohttp gives lost connections out as connect timeouts, so the cause beneath decides."""
         cause = error.__cause__ or error
         if isinstance(cause, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
-            return BackendError(f"Back end '{self.name}' cannot be reached.", kind="refused", status=503)
+            code = "unreachable" if isinstance(cause, aiohttp.ClientConnectorError) else "upstream_error"
+            return BackendError(f"Back end '{self.name}' cannot be reached.", kind="refused", status=503, code=code)
         if isinstance(cause, aiohttp.ClientResponseError | httpx.InvalidURL | httpx.UnsupportedProtocol):
             return early_end(self.name, "does not speak HTTP as it should")
         return early_end(self.name, "closed the connection before the answer was complete")

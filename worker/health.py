@@ -57,13 +57,13 @@ class Health:
             log.info("back end %s is up: %d models", engine.name, len(found.models))
 
     async def _probe(self) -> Probe:
-        """A back end that was there is asked again: a look that fails may be this machine's own trouble. Raises
-        ``BackendError``."""
+        """A back end that was there is asked again, unless nobody listens there any more: a look that fails otherwise
+        may be this machine's own trouble. Raises ``BackendError``."""
         for pause_s in ASK_AGAIN_S:
             try:
                 return await self._engine.backend.probe()
-            except BackendError:
-                if not self._engine.up:
+            except BackendError as error:
+                if not self._engine.up or error.code == "unreachable":
                     raise
             await asyncio.sleep(pause_s)
         return await self._engine.backend.probe()
