@@ -116,7 +116,7 @@ async def test_one_that_is_let_in_does_not_hold_up_the_loop() -> None:
 
 @pytest.mark.parametrize(
     ("encoding", "body", "status"),
-    [("gzip", b"{}", 400), ("gzip", gzip.compress(b"{}")[:-4], 400), ("br", b"{}", 415)],
+    [("gzip", b"{}", 400), ("gzip", gzip.compress(b"{}", mtime=0)[:-4], 400), ("br", b"{}", 415)],
 )
 async def test_other_encodings_are_refused(encoding: str, body: bytes, status: int) -> None:
     receive, _ = receiver(body)
