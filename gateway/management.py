@@ -13,16 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from msgspec import Raw
 from msgspec.json import encode
 
-from backends.base import BackendError
 from backends.management import ModelKeeper
-from buffer.job import Failure
+from buffer.job import Chat, Failure
 from buffer.load import BackendState, read_workers
 from buffer.settings import Settings
 from buffer.store import StoreUnavailable
-from gateway.catalog import Catalog
+from gateway.catalog import STORE_AWAY, Catalog
 from gateway.dialects.management import same_model
 from gateway.models import Model
 from gateway.pools import Pool
@@ -37,6 +35,7 @@ _LOADED_S = 300.0
 _ANSWER_S = 1.5
 """and how long the answer to who asked for it waits for that."""
 _MOST_LOADS = 64
+_LOADING = Failure("Too many models are being loaded already.", 503, "busy", retry_after_s=5)
 
 
 @dataclass(slots=True)
@@ -51,7 +50,7 @@ class _Load:
         try:
             async with asyncio.timeout(_LOADED_S), self.keeper.send("POST", "/api/generate", self.body) as told:
                 await told.whole()
-        except (BackendError, TimeoutError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong at a back end must not end the gateway
             _log.warning("back end %s did not load or free a model: %s", self.keeper.spec.name, type(error).__name__)
         finally:
             self.done.set()
@@ -68,15 +67,21 @@ class Management:
             for spec in settings.backends
             if spec.kind == "ollama"
         }
-        self._loads: asyncio.Queue[_Load] = asyncio.Queue(_MOST_LOADS)
+        self._loads: dict[tuple[str, bytes], _Load] = {}
+        """Those under way, by back end and body."""
+        self._new: asyncio.Queue[_Load] = asyncio.Queue(_MOST_LOADS)
 
     async def aclose(self) -> None:
         for keeper in self._keepers.values():
             await keeper.aclose()
 
     async def serves(self, name: str) -> bool:
-        """Whether there is nothing to do for a model to be there: no Ollama is, and another back end serves it."""
-        return not self._keepers and (await self._catalog.list()).find(name) is not None
+        """Whether there is nothing to do for a model to be there: no Ollama is, and another back end serves it. Raises
+        ``Refusal``."""
+        try:
+            return not self._keepers and (await self._catalog.list()).find(name) is not None
+        except StoreUnavailable:
+            raise Refusal(STORE_AWAY, "refused") from None
 
     async def one(self, asked_for: str, model: str = "", *, verb: str) -> ModelKeeper:
         """The back end that a request goes to. ``asked_for``: its name, where the client chose it; ``model``: what it
@@ -124,30 +129,48 @@ class Management:
         except StoreUnavailable:
             return {}
 
-    async def keep(self, model: Model, keep_alive: bytes | None) -> None:
-        """Has every Ollama that has a model take it into memory, or let go of it if it is to be kept no time. Elsewhere
-        models are always there.
+    async def keep(self, model: Model, chat: Chat) -> None:
+        """Has every Ollama that has a model take it into memory, or let go of it if it is to be kept no time, as a chat
+        without words asks. Elsewhere models are always there. Waits for ``_ANSWER_S`` at most; loading goes on.
 
-        ``keep_alive``: JSON, None for the engine's own measure. Waits for ``_ANSWER_S`` at most; loading goes on.
+        Raises ``Refusal`` where too much is being loaded already.
         """
         places = {(offer.state.name, offer.info.id) for offer in model.offers if offer.state.up}
-        wish: dict[str, object] = {} if keep_alive is None else {"keep_alive": Raw(keep_alive)}
-        loads = []
-        for name, id in places:
-            if name in self._keepers and not self._loads.full():
-                load = _Load(self._keepers[name], encode({"model": id, "stream": False, **wish}))
-                self._loads.put_nowait(load)
-                loads.append(load.done)
+        loads = [self._load(self._keepers[name], id, chat) for name, id in places if name in self._keepers]
         with suppress(TimeoutError):
             async with asyncio.timeout(_ANSWER_S):
-                for done in loads:
-                    await done.wait()
+                for load in loads:
+                    await load.done.wait()
+
+    def _load(self, keeper: ModelKeeper, model: str, chat: Chat) -> _Load:
+        wish: dict[str, object] = {"model": model, "stream": False}
+        if chat.keep_alive is not None:
+            wish["keep_alive"] = chat.keep_alive
+        # With another context than that of its chats, Ollama would load the model anew for the next of them.
+        context = keeper.spec.num_ctx or chat.options.get("num_ctx")
+        if context is not None:
+            wish["options"] = {"num_ctx": context}
+        body = encode(wish)
+        key = (keeper.spec.name, body)
+        if key not in self._loads:
+            if len(self._loads) >= _MOST_LOADS:
+                raise Refusal(_LOADING, "refused")
+            load = self._loads[key] = _Load(keeper, body)
+            self._new.put_nowait(load)
+        return self._loads[key]
 
     async def run(self) -> None:
         """Loads what ``keep`` asks for, until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
-                group.create_task((await self._loads.get()).run())
+                load = await self._new.get()
+                group.create_task(self._finish(load))
+
+    async def _finish(self, load: _Load) -> None:
+        try:
+            await load.run()
+        finally:
+            del self._loads[load.keeper.spec.name, load.body]
 
     async def known(self, keeper: ModelKeeper, model: str, *, there: bool) -> None:
         """Waits until the lists tell that a back end has a model, or has it no longer; not for ever."""

@@ -8,6 +8,7 @@ import re
 import traceback
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
@@ -96,7 +97,20 @@ class Calls:
         while self._next and len(self._running) < MOST_CALLS:
             call = self._next.popleft()
             self._desk.breaker.started(self._desk.engine.clock())
-            self._running[call] = self._tasks.create_task(self._run(call), name="embeddings")
+            task = self._running[call] = self._tasks.create_task(self._run(call), name="embeddings")
+            task.add_done_callback(partial(self._over, call))
+
+    def _over(self, call: Call[EmbedHand], task: asyncio.Task[None]) -> None:
+        """Also of a call that was abandoned before it had begun to run."""
+        abandoned = call in self._abandoned
+        self._abandoned.discard(call)
+        self._running.pop(call, None)
+        if task.cancelled():
+            self._desk.breaker.undecided()
+            if not abandoned:
+                return  # the worker itself is being ended
+        self._start()
+        self._desk.wake.set()
 
     async def _run(self, call: Call[EmbedHand]) -> None:
         """One call to its end. Whatever goes wrong in it ends here, with settled jobs."""
@@ -112,11 +126,6 @@ class Calls:
             log.error("embeddings: %s at %s:%s", type(error).__name__, where.filename, where.lineno)
             self._desk.breaker.undecided()
             self._endings.all([hand for hand in call.owners() if hand.live], DEFECT)
-        finally:
-            self._abandoned.discard(call)
-            self._running.pop(call, None)
-            self._start()
-            self._desk.wake.set()
 
     async def _ask(self, call: Call[EmbedHand], items: Sequence[Item[EmbedHand]]) -> None:
         """Asks for inputs whose clients are still there. What is refused for one input's sake is asked in halves."""

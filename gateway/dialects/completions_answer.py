@@ -231,7 +231,7 @@ class Whole:
 
     def _choice(self, index: int, choice: _Choice) -> bytes:
         tokens = b"null"
-        if self._logprobs:
+        if self._logprobs and choice.tokens:
             joined = _Tokens([], [], [], [])
             for told in choice.tokens:
                 joined.add(told)

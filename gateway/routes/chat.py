@@ -53,8 +53,7 @@ class ChatRoute:
             del body
             model = await self._model(chats)
             if (loaded := self._form.load_answer(chats[0], time.time())) is not None:
-                kept = chats[0].keep_alive
-                await self._services.management.keep(model, None if kept is None else bytes(kept))
+                await self._services.management.keep(model, chats[0])
                 await answer(send, 200, JSON, loaded)
                 outcome = "ok"
             else:

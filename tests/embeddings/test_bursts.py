@@ -160,7 +160,7 @@ async def test_a_call_that_breaks_off_is_made_again() -> None:
 
 async def test_another_back_end_takes_what_one_cannot() -> None:
     async with house("vllm", "llamacpp") as h:
-        h.engine.embeddings.once = [[CUT]] * 2
+        h.engine.embeddings.once = [[Status(500, {"error": "no luck"})]] * 2
         await asyncio.gather(*(_one(h, f"t{i}") for i in range(20)))
         assert h.engines[1].embeddings.calls
 
