@@ -12,7 +12,7 @@ from tests.embeddings.rig import MODEL, House, house
 from tests.gateway.rig import Wire, until
 from tests.rig.embeddings import close, raw_vector, unit_vector
 from tests.rig.engine import expected
-from tests.rig.script import CUT, HOLD, RST, Status
+from tests.rig.script import HOLD, RST, Status
 from worker.calls import MOST_CALLS
 from worker.joining import MOST_INPUTS
 
