@@ -74,7 +74,7 @@ async def check_lifetimes(lanes: Lanes) -> None:
 
 
 class Credit:
-    """What a back end carries, and whether one more fits: PROTOCOL's words again, apart from the script."""
+    """What a back end carries, and whether one more fits: the rule again, apart from the script."""
 
     def __init__(self, limits: Limits, shares: Sequence[tuple[int, int, int]]) -> None:
         self.limits = limits

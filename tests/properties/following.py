@@ -1,4 +1,4 @@
-"""A gateway's rules for one job's parts, PROTOCOL section 4: the reference."""
+"""A gateway's rules for one job's parts: the reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gateway does with a job whose worker died, or whose answer stays away: PROTOCOL section 5, steps 2 and 3."""
+"""What a gateway does with a job whose worker died, or whose answer stays away."""
 
 from __future__ import annotations
 
