@@ -58,21 +58,39 @@ class Calls:
         """Sends off requests that were just pulled."""
         requests: list[Request[EmbedHand]] = []
         for hand, body in zip(hands, await self._bodies([hand.job.id for hand in hands]), strict=True):
-            await self._attach(hand)
-            if hand.why is not None:
-                self.stopped(hand)
-                continue
-            try:
-                embed = decode_embed(body or b"")
-            except msgspec.DecodeError:
-                self._pool.telemetry.dead_letters.inc()
-                self._tasks.create_task(self._endings.one(hand, UNREADABLE, dead="The job's body could not be read."))
-                continue
-            hand.left = len(embed.inputs)
-            last = hand.job.fails + 1 >= self._pool.settings.max_attempts
-            requests.append(Request(hand, embed, hand.job.model, hand.job.fails, last))
+            if hand.before is None:
+                requests += self._taken(hand, body)
+            else:
+                self._tasks.create_task(self._begin_after(hand, body), name=f"job {hand.job.id}")
         self._next.extend(plan_calls(requests))
         self._start()
+
+    async def _begin_after(self, hand: EmbedHand, body: bytes | None) -> None:
+        """A job that was given back here can be pulled here again before the word that it was given back is read. The
+        others of its pull do not wait for that."""
+        if hand.before is not None:
+            await hand.before.away.wait()
+            hand.before = None
+            self._pool.replies.drop(hand.job.id)
+        self._next.extend(plan_calls(self._taken(hand, body)))
+        self._start()
+
+    def _taken(self, hand: EmbedHand, body: bytes | None) -> list[Request[EmbedHand]]:
+        """The request of a job, if there is one that can be asked."""
+        self._pool.replies.attach(hand.job)
+        hand.attached = True
+        if hand.why is not None:
+            self.stopped(hand)
+            return []
+        try:
+            embed = decode_embed(body or b"")
+        except msgspec.DecodeError:
+            self._pool.telemetry.dead_letters.inc()
+            self._tasks.create_task(self._endings.one(hand, UNREADABLE, dead="The job's body could not be read."))
+            return []
+        hand.left = len(embed.inputs)
+        last = hand.job.fails + 1 >= self._pool.settings.max_attempts
+        return [Request(hand, embed, hand.job.model, hand.job.fails, last)]
 
     async def _bodies(self, ids: Sequence[str]) -> list[bytes | None]:
         """The jobs are ours by now: whatever the store does, they are not let go of."""
@@ -83,15 +101,6 @@ class Calls:
             except StoreUnavailable:
                 self._pool.away()
                 await backoff.pause()
-
-    async def _attach(self, hand: EmbedHand) -> None:
-        """A job that was given back here can be pulled here again before the word that it was given back is read."""
-        if hand.before is not None:
-            await hand.before.away.wait()
-            hand.before = None
-            self._pool.replies.drop(hand.job.id)
-        self._pool.replies.attach(hand.job)
-        hand.attached = True
 
     def _start(self) -> None:
         while self._next and len(self._running) < MOST_CALLS:
