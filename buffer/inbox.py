@@ -142,7 +142,8 @@ class Inbox:
         """Ends every answer that is still followed, has their jobs cancelled, and returns when that is done; at the
         latest after ``CLOSE_S``.
         """
-        for follower in list(self._followers.values()):
+        # Those that wait first, lest one of them takes the place of one that runs.
+        for follower in sorted(self._followers.values(), key=lambda one: one.started is not None):
             if not follower.det:
                 follower.fail(STOPPING, "cancel")
         with suppress(TimeoutError):
