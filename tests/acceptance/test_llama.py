@@ -25,14 +25,14 @@ def questions(api: str, stream: bool, model: str) -> list[Ask]:
 
 
 async def test_each_answer_is_what_the_engine_itself_says(llama_server: LlamaServer) -> None:
-    """200 chats, 64 at a time, 8 slots; each is what llama.cpp answers when asked directly and alone."""
+    """1,000 chats, 64 at a time, 8 slots; each is what llama.cpp answers when asked directly and alone."""
     async with httpx.AsyncClient(base_url=llama_server.url, timeout=60) as client:
         direct = {}
         for what in questions("openai", True, llama_server.model):
             direct[what.prompt, what.think] = await ask(client, what)
     assert all(a.ended and (bool(a.thinking) == think) for (_, think), a in direct.items())
 
-    what = [q for api in ("openai", "ollama") for s in (True, False) for q in questions(api, s, llama_server.model)] * 5
+    what = [q for api in ("openai", "ollama") for s in (True, False) for q in questions(api, s, llama_server.model)] * 25
     async with run_site([backend("llama", "llamacpp", llama_server.url)]) as site:
         answers = await crowd(site.url, what)
         found: Counter[str] = Counter()
