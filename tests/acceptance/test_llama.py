@@ -32,7 +32,8 @@ async def test_each_answer_is_what_the_engine_itself_says(llama_server: LlamaSer
             direct[what.prompt, what.think] = await ask(client, what)
     assert all(a.ended and (bool(a.thinking) == think) for (_, think), a in direct.items())
 
-    what = [q for api in ("openai", "ollama") for s in (True, False) for q in questions(api, s, llama_server.model)] * 25
+    model = llama_server.model
+    what = [q for api in ("openai", "ollama") for s in (True, False) for q in questions(api, s, model)] * 25
     async with run_site([backend("llama", "llamacpp", llama_server.url)]) as site:
         answers = await crowd(site.url, what)
         found: Counter[str] = Counter()
