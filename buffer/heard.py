@@ -1,0 +1,99 @@
+"""An answer as far as somebody has it, and whether another attempt can go on from there. Pure."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable
+
+import msgspec
+from msgspec import Struct
+
+from buffer.job import Chat, Content, Event, Finish, Origin, Reasoning, Usage
+
+
+class Said(Struct, frozen=True, omit_defaults=True):
+    """Thinking, then words. Travels as JSON in a job's ``prefix`` and in the marks ``snap`` and ``again``; nothing said
+    travels as an empty text.
+    """
+
+    text: str = ""
+    thought: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.text or self.thought)
+
+    def events(self) -> list[Event]:
+        """The same as events."""
+        thought: list[Event] = [Reasoning(self.thought)] if self.thought else []
+        return [*thought, Content(self.text)] if self.text else thought
+
+
+_encode: Callable[[Said], bytes] = msgspec.json.Encoder().encode
+_decode: Callable[[str], Said] = msgspec.json.Decoder(Said).decode
+
+
+def encode_said(said: Said) -> str:
+    return _encode(said).decode() if said else ""
+
+
+def decode_said(data: str) -> Said:
+    """Raises ``msgspec.DecodeError``."""
+    return _decode(data) if data else Said()
+
+
+def fingerprint(said: Said) -> str:
+    """``<characters>:<crc32>`` of thinking and words; empty for nothing."""
+    if not said:
+        return ""
+    return f"{len(said.thought) + len(said.text)}:{zlib.crc32(f'{said.thought}\0{said.text}'.encode())}"
+
+
+class Heard:
+    """Adds up the events of an answer."""
+
+    __slots__ = ("_text", "_thought", "finished", "plain", "pieces", "thinking")
+
+    def __init__(self, said: Said | None = None) -> None:
+        said = said or Said()
+        self._text = [said.text] if said.text else []
+        self._thought = [said.thought] if said.thought else []
+        self.thinking = bool(said.thought and not said.text)
+        """What came last was thinking."""
+        self.plain = True
+        """Nothing came but words and thinking of one answer: ``said`` tells all of it."""
+        self.finished = False
+        """The engine told why it stopped."""
+        self.pieces = 0
+        """Events with words or thinking that were added: about one a token."""
+
+    def add(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if isinstance(event, Content) and event.index == 0:
+                self._text.append(event.text)
+                self.pieces += 1
+                if event.text:
+                    self.thinking = False
+            elif isinstance(event, Reasoning) and event.index == 0:
+                self._thought.append(event.text)
+                self.pieces += 1
+                # Thinking behind words cannot be told as thinking, then words.
+                self.plain = self.plain and not any(self._text)
+                self.thinking = True
+            elif isinstance(event, Finish):
+                self.finished = True
+            elif not isinstance(event, Usage | Origin):
+                self.plain = False
+
+    def said(self) -> Said:
+        return Said("".join(self._text), "".join(self._thought))
+
+
+def can_go_on(chat: Chat, heard: Heard) -> bool:
+    """Whether another attempt at ``chat`` can continue what was heard so that nobody sees the seam.
+
+    Not in the middle of thinking or of a tool call, nor where the shape of the whole counts: structured output, several
+    answers, log probabilities, text that is to fit before a suffix, a prompt of the engine's own tokens.
+    """
+    if not heard.plain or heard.thinking or chat.n != 1 or chat.logprobs or chat.format is not None:
+        return False
+    return chat.suffix is None and not chat.prompt_tokens
