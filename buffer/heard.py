@@ -45,13 +45,14 @@ def fingerprint(said: Said) -> str:
     """``<characters>:<crc32>`` of thinking and words; empty for nothing."""
     if not said:
         return ""
-    return f"{len(said.thought) + len(said.text)}:{zlib.crc32(f'{said.thought}\0{said.text}'.encode())}"
+    both = "\0".join((said.thought, said.text))
+    return f"{len(both) - 1}:{zlib.crc32(both.encode())}"
 
 
 class Heard:
     """Adds up the events of an answer."""
 
-    __slots__ = ("_text", "_thought", "finished", "plain", "pieces", "thinking")
+    __slots__ = ("_text", "_thought", "finished", "pieces", "plain", "thinking")
 
     def __init__(self, said: Said | None = None) -> None:
         said = said or Said()
