@@ -5,6 +5,7 @@ Each function raises ``ValueError`` with a clause that says what is wrong and ho
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from typing import get_args
@@ -31,15 +32,34 @@ OLLAMA_ORIGINS: tuple[str, ...] = (
 """Origins that Ollama answers unasked; ``*`` stands for any text."""
 
 
+_HASHED = "sha256:"
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_MOST_PER_MINUTE = 100_000
+
+
+def hashed(key: bytes) -> str:
+    """What is kept of a client's key, as ``[[keys]]`` may have it too."""
+    return _HASHED + hashlib.sha256(key).hexdigest()
+
+
 class ApiKey(Struct, omit_defaults=True, kw_only=True, forbid_unknown_fields=True):
     """A client's key: one ``name:key`` of ``DOUBLEBUFFER_API_KEYS``, or one ``[[keys]]`` of the file."""
 
     name: str
     key: str
+    """Given as it is or as ``hashed`` has it; it is kept as ``hashed`` has it, whatever was given."""
     lanes: list[Lane] = []
     """Lanes above a chat's own that the client may choose."""
     trusted: bool = False
     """Its user headers count."""
+    requests_per_minute: int | None = None
+    """Most in any minute, over all gateways. None: no limit."""
+    share: float | None = None
+    """Part of a back end's places that it may have while others wait. None: no limit."""
+
+    def __post_init__(self) -> None:
+        key = self.key.strip()
+        self.key = key if not key or _DIGEST.fullmatch(key) else hashed(key.encode())
 
     def __repr__(self) -> str:
         return f"ApiKey(name={self.name!r}, key=…)"
@@ -108,7 +128,16 @@ def parse_api_keys(value: object) -> list[ApiKey]:
         raise ValueError("a key has an empty name, or is itself empty")
     if len({key.name for key in keys}) < len(keys) or len({key.key for key in keys}) < len(keys):
         raise ValueError("two keys share a name, or are the same")
+    for each in keys:
+        _check_key(each)
     return keys
+
+
+def _check_key(key: ApiKey) -> None:
+    if key.requests_per_minute is not None and not 1 <= key.requests_per_minute <= _MOST_PER_MINUTE:
+        raise ValueError(f"key {key.name!r} has requests_per_minute that are not 1 to {_MOST_PER_MINUTE}")
+    if key.share is not None and not 0 < key.share <= 1:
+        raise ValueError(f"key {key.name!r} has a share that is not above 0 and at most 1")
 
 
 def parse_models(value: object) -> list[ModelRecord]:

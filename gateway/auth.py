@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from buffer.setting_values import ApiKey
+from buffer.setting_values import ApiKey, hashed
 
 _OPEN = frozenset({"/", "/health", "/api/version"})
 
@@ -19,6 +18,10 @@ class Holder:
     name: str
     trusted: bool
     lanes: frozenset[str]
+    requests_per_minute: int = 0
+    """Most in any minute; 0: no limit."""
+    share: int = 0
+    """Thousandths of a back end's places that its jobs may have while others wait; 0: no limit."""
 
 
 ANYBODY = Holder("", trusted=True, lanes=frozenset())
@@ -29,7 +32,7 @@ class Keyring:
     """The configured keys. Only their hashes are kept."""
 
     def __init__(self, keys: Iterable[ApiKey]) -> None:
-        self._holders = [(_digest(k.key.encode()), Holder(k.name, k.trusted, frozenset(k.lanes))) for k in keys]
+        self._holders = [(key.key.encode(), _holder(key)) for key in keys]
 
     def holder(self, path: str, headers: Mapping[bytes, bytes]) -> Holder | None:
         """Who sent a request for ``path``; None if it needs a key and has none that fits."""
@@ -39,7 +42,7 @@ class Keyring:
         presented = token.strip() if scheme.lower() == b"bearer" else headers.get(b"x-api-key", b"").strip()
         if not presented:
             return None
-        digest = _digest(presented)
+        digest = hashed(presented).encode()
         found: Holder | None = None
         for known, holder in self._holders:  # all of them, so that the time taken tells nothing
             if hmac.compare_digest(known, digest):
@@ -47,5 +50,6 @@ class Keyring:
         return found
 
 
-def _digest(key: bytes) -> bytes:
-    return hashlib.sha256(key).digest()
+def _holder(key: ApiKey) -> Holder:
+    share = 0 if key.share is None else max(1, round(key.share * 1000))
+    return Holder(key.name, key.trusted, frozenset(key.lanes), key.requests_per_minute or 0, share)

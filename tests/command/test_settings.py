@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from buffer.setting_sources import flag_of, key_of, load_settings, variable_of
+from buffer.setting_values import hashed
 from buffer.settings import Settings
 from tests.command.settings_rig import BACKEND, by_flags, write_file
 
@@ -75,7 +76,7 @@ def check(name: str, settings: Settings) -> None:
     elif name == "models":
         assert [(one.name, one.think, one.aliases) for one in value] == [tuple(MODEL.values())]
     elif name == "api_keys":
-        assert [(one.name, one.key) for one in value] == [("ann", "secret")]
+        assert [(one.name, one.key) for one in value] == [("ann", hashed(b"secret"))]
     else:
         assert value == SAMPLES[name][2]
 
@@ -129,14 +130,17 @@ def test_tables_of_the_file() -> None:
         '[[backends]]\nname = "a"\nkind = "ollama"\nurl = "http://a:11434/"\nmodels = {small = "qwen3:0.6b"}\n'
         '[[backends]]\nname = "b"\nkind = "vllm"\nurl = "http://b"\nmax_in_flight = 4\n'
         '[[keys]]\nname = "ann"\nkey = "x:y"\nlanes = ["fast"]\ntrusted = true\n'
+        f'[[keys]]\nname = "bob"\nkey = "{hashed(b"z")}"\nrequests_per_minute = 60\nshare = 0.25\n'
     )
     settings = load_settings()
     assert [(one.url, one.models, one.max_in_flight) for one in settings.backends] == [
         ("http://a:11434", {"small": "qwen3:0.6b"}, None),
         ("http://b", {}, 4),
     ]
-    key = settings.api_keys[0]
-    assert (key.name, key.key, key.lanes, key.trusted) == ("ann", "x:y", ["fast"], True)
+    ann, bob = settings.api_keys
+    assert (ann.name, ann.key, ann.lanes, ann.trusted) == ("ann", hashed(b"x:y"), ["fast"], True)
+    assert (ann.requests_per_minute, ann.share) == (None, None)
+    assert (bob.key, bob.requests_per_minute, bob.share) == (hashed(b"z"), 60, 0.25)
 
 
 def test_the_file_is_where_config_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

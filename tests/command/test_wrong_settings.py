@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 
 from buffer.setting_sources import SettingsError, load_settings
@@ -96,7 +97,10 @@ def test_two_ollamas_at_once_are_refused(monkeypatch: pytest.MonkeyPatch) -> Non
         ("batch_size = true", "batch_size in doublebuffer.toml"),
         ("window_ms = ", "doublebuffer.toml is no TOML"),
         ("api_keys = 'a:b'\n[[keys]]\nname = 'a'\nkey = 'b'", "keys and api_keys"),
-        ("[[keys]]\nname = 'a'\nkey = 'b'\nshare = 0.5", "share"),
+        ("[[keys]]\nname = 'a'\nkey = 'b'\nshare = 0", "key 'a' has a share"),
+        ("[[keys]]\nname = 'a'\nkey = 'b'\nshare = 1.5", "key 'a' has a share"),
+        ("[[keys]]\nname = 'a'\nkey = 'b'\nrequests_per_minute = 0", "key 'a' has requests_per_minute"),
+        ("[[keys]]\nname = 'a'\nkey = 'b'\nrequests_per_day = 1", "requests_per_day"),
         ("[backends]\nname = 'a'", "backends in doublebuffer.toml"),
     ],
 )
@@ -132,6 +136,7 @@ def test_settings_shown_hold_no_secret() -> None:
         *("--backends", json.dumps([BACKEND | {"api_key": "topsecret"}])),
     )
     assert "topsecret" not in repr(settings)
+    assert "topsecret" not in str([msgspec.structs.astuple(key) for key in settings.api_keys])
     assert "topsecret" not in str(settings.api_keys)
     assert "topsecret" not in str(settings.backends)
 
