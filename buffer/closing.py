@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from buffer.access import Command
 from buffer.attempt import Attempt
 from buffer.job import End
 from buffer.lanes import Lanes
+from buffer.records import GivenBack
 
 
 def _future() -> asyncio.Future[Any]:
@@ -41,28 +42,11 @@ class Settle:
 
 @dataclass(slots=True, eq=False)
 class Release:
-    why: Literal["error", "segment", "drain"]
-    prefix: str = ""
-    base: str = ""
-    spent: int = 0
-    max_attempts: int = 3
-    failure: End | None = None
-    leave_s: float = 0.0
+    back: GivenBack
     result: asyncio.Future[Any] = field(default_factory=_future)
 
     def call(self, lanes: Lanes, attempt: Attempt) -> Command:
-        return lanes.release_call(
-            attempt.id,
-            attempt.fence,
-            attempt.n + 1,
-            why=self.why,
-            prefix=self.prefix,
-            base=self.base,
-            spent=self.spent,
-            max_attempts=self.max_attempts,
-            failure=self.failure,
-            leave_s=self.leave_s,
-        )
+        return lanes.release_call(attempt.id, attempt.fence, attempt.n + 1, self.back)
 
     def read(self, lanes: Lanes, reply: Any) -> str | int:
         return lanes.released(reply)

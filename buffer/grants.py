@@ -7,12 +7,14 @@ from typing import Any, Literal, cast
 
 from buffer.access import Command, Store
 from buffer.failures import EXPIRED, TAKEN_OVER_TOO_OFTEN, USED_UP
+from buffer.heard import encode_said, fingerprint
 from buffer.job import LANES, End, EndKind, Lane, encode_end
 from buffer.keys import Keys
 from buffer.records import (
     AppendResult,
     Chunk,
     Control,
+    GivenBack,
     Granted,
     Held,
     Limits,
@@ -117,61 +119,20 @@ class Grants:
         """Events to their reply keys. In the same order."""
         return self.appended(await self._run("append", *(part for chunk in chunks for part in chunk)))
 
-    def release_call(
-        self,
-        id: str,
-        fence: int,
-        n: int,
-        *,
-        why: Literal["error", "segment", "drain"],
-        prefix: str = "",
-        base: str = "",
-        spent: int = 0,
-        max_attempts: int = 3,
-        failure: End | None = None,
-        leave_s: float = 0.0,
-    ) -> Command:
-        end, leave_us = encode_end(failure or USED_UP), round(leave_s * 1e6)
-        return self._call("release", id, fence, n, why, prefix, base, spent, max_attempts, end, leave_us)
+    def release_call(self, id: str, fence: int, n: int, back: GivenBack) -> Command:
+        end, leave_us = encode_end(back.failure or USED_UP), micros(back.leave_s)
+        prefix, base = encode_said(back.said), fingerprint(back.said)
+        return self._call("release", id, fence, n, back.why, prefix, base, back.spent, back.max_attempts, end, leave_us)
 
     def released(self, reply: bytes) -> ReleaseResult:
         self.store.ring("jobs", "inbox")
         return cast(ReleaseResult, reply.decode())
 
-    async def release(
-        self,
-        id: str,
-        fence: int,
-        n: int,
-        *,
-        why: Literal["error", "segment", "drain"],
-        prefix: str = "",
-        base: str = "",
-        spent: int = 0,
-        max_attempts: int = 3,
-        failure: End | None = None,
-        leave_s: float = 0.0,
-    ) -> ReleaseResult:
-        """Gives a running job back to its place; ``n`` = number of its last event + 1. ``prefix`` is all the text its
-        client will have. ``leave_s``: how long the back end that had it leaves it to others, over all workers.
-
-        ``why="error"`` counts as an attempt; after ``max_attempts`` of them the job ends as ``failure`` says, and
-        leaves a dead letter.
-        Through the ``ReplyWriter``, if it has anything unsent.
+    async def release(self, id: str, fence: int, n: int, back: GivenBack) -> ReleaseResult:
+        """Gives a running job back to its place; ``n`` = number of its last event + 1. Through the ``ReplyWriter``, if
+        it has anything unsent.
         """
-        call = self.release_call(
-            id,
-            fence,
-            n,
-            why=why,
-            prefix=prefix,
-            base=base,
-            spent=spent,
-            max_attempts=max_attempts,
-            failure=failure,
-            leave_s=leave_s,
-        )
-        return self.released(await self._once(call))
+        return self.released(await self._once(self.release_call(id, fence, n, back)))
 
     def settle_call(
         self,

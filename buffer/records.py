@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, cast
 
-from buffer.job import Lane
+from buffer.heard import Said
+from buffer.job import End, Lane
 
 JobState = Literal["waiting", "running", "held", "done", "gone"]
 """``held``: its worker died, and its gateway is being asked. ``gone``: there is no record of it."""
@@ -186,6 +187,24 @@ SettleResult = Literal["ok", "done", "lost", "gone"] | int
 """``done``: it had been settled under this fence. A number: the reply key has only so many events; append the rest
 first.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class GivenBack:
+    """How a running job goes back to its place."""
+
+    why: Literal["error", "segment", "drain"]
+    """Only an ``error`` counts as an attempt."""
+    said: Said = field(default_factory=Said)
+    """All that its client will have: what the next attempt goes on from."""
+    spent: int = 0
+    """Tokens of the answer used so far, over all attempts."""
+    max_attempts: int = 3
+    """After so many the job ends, as ``failure`` says, and leaves a dead letter."""
+    failure: End | None = None
+    leave_s: float = 0.0
+    """How long the back end that had it leaves it to others, over all workers."""
+
 
 ReleaseResult = Literal["waiting", "ended", "lost", "gone"]
 """``ended``: the attempts are used up."""

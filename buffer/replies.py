@@ -16,7 +16,7 @@ from buffer.attempt import Attempt
 from buffer.closing import Closing, Release, Settle
 from buffer.job import End, Event
 from buffer.lanes import Lanes
-from buffer.records import Granted, ReleaseResult
+from buffer.records import GivenBack, Granted, ReleaseResult
 from buffer.timing import Alarm, Backoff
 from buffer.turn import Turn
 
@@ -104,21 +104,9 @@ class ReplyWriter:
         """
         return cast(FinishResult, await self._close(id, Settle(end, real_tokens, dead)))
 
-    async def release(
-        self,
-        id: str,
-        *,
-        why: Literal["error", "segment", "drain"],
-        prefix: str = "",
-        base: str = "",
-        spent: int = 0,
-        max_attempts: int = 3,
-        failure: End | None = None,
-        leave_s: float = 0.0,
-    ) -> ReleaseResult:
-        """Sends what is left, then gives the job back to its place; see ``Lanes.release``."""
-        closing = Release(why, prefix, base, spent, max_attempts, failure, leave_s)
-        return cast(ReleaseResult, await self._close(id, closing))
+    async def release(self, id: str, back: GivenBack) -> ReleaseResult:
+        """Sends what is left, then gives the job back to its place."""
+        return cast(ReleaseResult, await self._close(id, Release(back)))
 
     async def _close(self, id: str, closing: Closing) -> str:
         attempt = self._attempts.get(id)

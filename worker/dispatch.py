@@ -13,6 +13,7 @@ import msgspec
 
 from backends.base import BackendError
 from buffer.job import Chat, End, Event, Failure, Origin, Usage, decode_chat
+from buffer.records import GivenBack
 from buffer.store import StoreUnavailable
 from worker.hand import Hand, StoppedError
 from worker.pool import Pool
@@ -142,7 +143,7 @@ class Dispatch:
                 return await self._end(hand, CANCELLED)
             case "drain" if not hand.told:
                 hand.closing = True
-                await self._pool.replies.release(hand.job.id, why="drain")
+                await self._pool.replies.release(hand.job.id, GivenBack("drain"))
                 return "handed back"
             case "drain":
                 return await self._end(hand, WORKER_STOPS)
@@ -184,7 +185,8 @@ class Dispatch:
             except StoppedError:
                 return await self._stopped(hand)
         hand.closing = True
-        outcome = await pool.replies.release(job.id, why="error", max_attempts=most, failure=end, leave_s=leave_s)
+        back = GivenBack("error", max_attempts=most, failure=end, leave_s=leave_s)
+        outcome = await pool.replies.release(job.id, back)
         if outcome == "ended":
             pool.telemetry.dead_letters.inc()
             return "failed"

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from buffer.job import End
+from buffer.records import GivenBack
 from buffer.store import StoreUnavailable
 from worker.desk import Desk, EmbeddingPool, EmbedHand
 from worker.dispatch import RETRY_FIRST_S, RETRY_MOST_S
@@ -32,9 +33,8 @@ class Endings:
             self._desk.leave(queue)
         elif hands and hands[0].job.fails + 1 < most and not pool.stopping:
             await asyncio.sleep(min(RETRY_MOST_S, RETRY_FIRST_S * 2.0 ** hands[0].job.fails))
-        outcomes = await asyncio.gather(
-            *(pool.replies.release(hand.job.id, why="error", max_attempts=most, failure=end) for hand in hands)
-        )
+        back = GivenBack("error", max_attempts=most, failure=end)
+        outcomes = await asyncio.gather(*(pool.replies.release(hand.job.id, back) for hand in hands))
         pool.telemetry.dead_letters.inc(outcomes.count("ended"))
         for hand in hands:
             self.put_away(hand)
@@ -58,7 +58,7 @@ class Endings:
     async def hand_back(self, hand: EmbedHand) -> None:
         """To whoever is there next: this worker stops. It counts as no attempt."""
         hand.closing = True
-        await self._pool.replies.release(hand.job.id, why="drain")
+        await self._pool.replies.release(hand.job.id, GivenBack("drain"))
         self.put_away(hand)
 
     def put_away(self, hand: EmbedHand) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from buffer.heard import Said, encode_said, fingerprint
 from buffer.job import End, Failure
 from buffer.lanes import Lanes
-from buffer.records import Granted, Held
+from buffer.records import GivenBack, Granted, Held
 from tests.buffer.jobs import (
     INBOX,
     LEASE_S,
@@ -113,7 +114,7 @@ async def test_append_makes_no_key(lanes: Lanes) -> None:
 
 async def test_append_to_a_job_put_back_is_lost(lanes: Lanes) -> None:
     granted = await running(lanes)
-    await lanes.release("a", granted.fence, 1, why="drain")
+    await lanes.release("a", granted.fence, 1, GivenBack("drain"))
     assert await lanes.append([chunk(granted, 1, "a")]) == ["lost"]
 
 
@@ -121,7 +122,8 @@ async def test_append_to_a_job_put_back_is_lost(lanes: Lanes) -> None:
 async def test_release_puts_back_with_the_text(lanes: Lanes, why: str, fails: int) -> None:
     granted = await running(lanes)
     await lanes.append([chunk(granted, 1, "text")])
-    result = await lanes.release("a", granted.fence, 2, why=why, prefix="text", base="4:1", spent=9)  # type: ignore[arg-type]
+    said = Said("text", "thought")
+    result = await lanes.release("a", granted.fence, 2, GivenBack(why, said, spent=9))  # type: ignore[arg-type]
     assert result == "waiting"
     assert await kinds(lanes, "a") == [
         ("0-1", "queued"),
@@ -129,28 +131,34 @@ async def test_release_puts_back_with_the_text(lanes: Lanes, why: str, fails: in
         (f"{granted.fence}-1", "ev"),
         (f"{granted.fence}-2", "again"),
     ]
-    assert (await frames(lanes))[-1] == {"id": "a", "f": str(granted.fence), "n": "2", "k": "again", "d": "text"}
+    assert (await frames(lanes))[-1] == {
+        "id": "a",
+        "f": str(granted.fence),
+        "n": "2",
+        "k": "again",
+        "d": encode_said(said),
+    }
     assert await lanes.store.redis.exists(lanes.keys.lease, lanes.keys.load("b")) == 0
     (again,) = (await pull(lanes)).jobs
-    assert (again.prefix, again.base, again.spent, again.fails) == ("text", "4:1", 9, fails)
-    assert (await frames(lanes))[-1]["d"] == "4:1 b"
+    assert (again.prefix, again.base, again.spent, again.fails) == (encode_said(said), fingerprint(said), 9, fails)
+    assert (await frames(lanes))[-1]["d"] == f"{fingerprint(said)} b"
 
 
 async def test_release_needs_the_fence(lanes: Lanes) -> None:
     first, second = await taken_over(lanes)
-    assert await lanes.release("a", first.fence, 1, why="error") == "lost"
-    assert await lanes.release("a", second.fence + 1, 1, why="error") == "gone"
-    assert await lanes.release("none", 1, 1, why="error") == "gone"
-    assert await lanes.release("a", second.fence, 1, why="error") == "waiting"
+    assert await lanes.release("a", first.fence, 1, GivenBack("error")) == "lost"
+    assert await lanes.release("a", second.fence + 1, 1, GivenBack("error")) == "gone"
+    assert await lanes.release("none", 1, 1, GivenBack("error")) == "gone"
+    assert await lanes.release("a", second.fence, 1, GivenBack("error")) == "waiting"
     before = await snapshot(lanes)
-    assert await lanes.release("a", second.fence, 1, why="error") == "lost"
+    assert await lanes.release("a", second.fence, 1, GivenBack("error")) == "lost"
     assert await snapshot(lanes) == before
 
 
 async def test_the_last_attempt_ends_the_job_with_a_dead_letter(lanes: Lanes) -> None:
     granted = await running(lanes)
     failure = End("failed", Failure("No.", status=500))
-    assert await lanes.release("a", granted.fence, 1, why="error", max_attempts=1, failure=failure) == "ended"
+    assert await lanes.release("a", granted.fence, 1, GivenBack("error", max_attempts=1, failure=failure)) == "ended"
     assert (await kinds(lanes, "a"))[-1] == (f"{granted.fence}-1", "failed")
     ((_, letter),) = await lanes.store.redis.xrange(lanes.keys.dead)
     assert (letter[b"id"], letter[b"reason"]) == (b"a", b"attempts used up")
@@ -159,13 +167,13 @@ async def test_the_last_attempt_ends_the_job_with_a_dead_letter(lanes: Lanes) ->
 
 async def test_drains_use_up_no_attempts(lanes: Lanes) -> None:
     granted = await running(lanes)
-    assert await lanes.release("a", granted.fence, 1, why="drain", max_attempts=1) == "waiting"
+    assert await lanes.release("a", granted.fence, 1, GivenBack("drain", max_attempts=1)) == "waiting"
 
 
 async def test_a_cancelled_job_that_is_given_back_ends(lanes: Lanes) -> None:
     granted = await running(lanes)
     await lanes.cancel("a")
-    assert await lanes.release("a", granted.fence, 1, why="error") == "ended"
+    assert await lanes.release("a", granted.fence, 1, GivenBack("error")) == "ended"
     assert (await kinds(lanes, "a"))[-1][1] == "cancelled"
     assert await is_quiet(lanes)
 
@@ -201,7 +209,7 @@ async def test_settle_needs_the_fence(lanes: Lanes) -> None:
     assert await lanes.settle("none", 1, 1, End("done")) == "gone"
     assert await lanes.settle("a", first.fence, 1, End("cancelled"), drop=True) == "lost"
     assert await snapshot(lanes) == before
-    await lanes.release("a", second.fence, 1, why="drain")
+    await lanes.release("a", second.fence, 1, GivenBack("drain"))
     assert await lanes.settle("a", second.fence, 2, End("done")) == "lost"
 
 
@@ -233,13 +241,13 @@ async def test_a_job_that_failed_at_a_back_end_is_left_to_others_for_a_while(lan
     clock = await ready(lanes)
     await lanes.submit(job("a"))
     (first,) = (await pull(lanes)).jobs
-    assert await lanes.release("a", first.fence, 1, why="error", leave_s=2.0) == "waiting"
+    assert await lanes.release("a", first.fence, 1, GivenBack("error", leave_s=2.0)) == "waiting"
     await lanes.submit(job("b"))
     assert [granted.id for granted in (await pull(lanes, 2, worker="another")).jobs] == ["b"]
     clock.forward(1.0)
     assert (await pull(lanes)).jobs == []
     (elsewhere,) = (await pull(lanes, backend="sound")).jobs
     assert elsewhere.id == "a"
-    await lanes.release("a", elsewhere.fence, 1, why="error", leave_s=2.0)
+    await lanes.release("a", elsewhere.fence, 1, GivenBack("error", leave_s=2.0))
     clock.forward(2.5)
     assert [granted.id for granted in (await pull(lanes, backend="sound")).jobs] == ["a"]

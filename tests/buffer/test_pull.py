@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from buffer.lanes import Lanes
-from buffer.records import Limits
+from buffer.records import GivenBack, Limits
 from tests.buffer.jobs import (
     LEASE_S,
     frames,
@@ -50,7 +50,7 @@ async def test_a_fence_rises_even_when_the_clock_goes_back(lanes: Lanes) -> None
     await lanes.submit(job("a"))
     (first,) = (await pull(lanes)).jobs
     clock.forward(-2)
-    await lanes.release("a", first.fence, 1, why="drain")
+    await lanes.release("a", first.fence, 1, GivenBack("drain"))
     (second,) = (await pull(lanes)).jobs
     assert second.fence == first.fence + 1
 
@@ -174,5 +174,5 @@ async def test_taken_back_it_keeps_its_place(lanes: Lanes) -> None:
     granted = await running(lanes)
     clock.forward(5)
     await lanes.submit(job("b", user="other"))
-    await lanes.release("a", granted.fence, 1, why="drain")
+    await lanes.release("a", granted.fence, 1, GivenBack("drain"))
     assert await ids(lanes, 2) == ["a", "b"]

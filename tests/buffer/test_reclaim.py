@@ -6,7 +6,7 @@ from typing import Any
 
 from buffer.job import End
 from buffer.lanes import Lanes
-from buffer.records import Held, Reaped, Requeued
+from buffer.records import GivenBack, Held, Reaped, Requeued
 from tests.buffer.jobs import (
     INBOX,
     LEASE_S,
@@ -66,7 +66,7 @@ async def test_the_old_owner_can_do_nothing_any_more(lanes: Lanes) -> None:
     await reap_until(lanes, clock, 16)
     assert (await lanes.renew("w", [Held("a", granted.fence, "b")], LEASE_S))[0].status == "lost"
     assert await lanes.append([chunk(granted, 1, "late")]) == ["lost"]
-    assert await lanes.release("a", granted.fence, 1, why="error") == "lost"
+    assert await lanes.release("a", granted.fence, 1, GivenBack("error")) == "lost"
     assert await lanes.settle("a", granted.fence, 1, End("done")) == "lost"
     assert (await record(lanes, "a"))["st"] == "held"
 

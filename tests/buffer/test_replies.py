@@ -11,7 +11,7 @@ from buffer.frames import Part, pack
 from buffer.inbox import Inbox
 from buffer.job import Content, End, Failure
 from buffer.lanes import Lanes
-from buffer.records import Granted
+from buffer.records import GivenBack, Granted
 from buffer.replies import ReplyWriter
 from tests.buffer.jobs import chunk, is_quiet, job, kinds, pull, record, words
 from tests.buffer.running import answer, beside, submitted, until
@@ -117,7 +117,7 @@ async def test_a_retry_before_the_first_word_is_not_seen(lanes: Lanes, inbox: In
         follower = await submitted(inbox, "a")
         (granted,) = (await pull(lanes)).jobs
         writer.attach(granted)
-        assert await writer.release("a", why="error") == "waiting"
+        assert await writer.release("a", GivenBack("error")) == "waiting"
         (granted,) = (await pull(lanes, backend="other")).jobs
         assert granted.fails == 1
         writer.attach(granted)
@@ -135,7 +135,7 @@ async def test_attempts_used_up_end_with_the_last_failure(lanes: Lanes, inbox: I
         for expected in ("waiting", "ended"):
             (granted,) = (await pull(lanes)).jobs
             writer.attach(granted)
-            assert await writer.release("a", why="error", max_attempts=2, failure=failure) == expected
+            assert await writer.release("a", GivenBack("error", max_attempts=2, failure=failure)) == expected
         assert await answer(follower) == ("", failure)
     assert await is_quiet(lanes)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from buffer.lanes import Lanes
-from buffer.records import NewJob
+from buffer.records import GivenBack, NewJob
 from tests.buffer.jobs import LEASE_S, MANY, ids, job, pull, ready
 
 
@@ -38,7 +38,7 @@ async def test_inputs_leave_with_their_job_and_come_back_with_it(lanes: Lanes) -
     assert await waiting(lanes) == 10
     (granted,) = (await pull(lanes, want=1)).jobs
     assert await waiting(lanes) == 5
-    assert await lanes.release(granted.id, granted.fence, 1, why="error") == "waiting"
+    assert await lanes.release(granted.id, granted.fence, 1, GivenBack("error")) == "waiting"
     assert await waiting(lanes) == 10
     clock.forward(61)
     assert await ids(lanes, 2) == ["pulled"]

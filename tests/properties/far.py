@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from buffer.access import Command, StoreUnavailable
+from buffer.heard import Said
 from buffer.inbox import WATCH_S, Inbox
 from buffer.job import Content, End
+from buffer.records import GivenBack
 from buffer.replies import ReplyWriter
 from tests.properties.ledger import Client
 from tests.properties.schedule import Actor
 from tests.properties.sending import MAX_ATTEMPTS, Attempt
 from tests.properties.state import ask
-from tests.properties.text import fingerprint
 from tests.properties.working import keep_reaping
 from tests.properties.world import CANCELLED, World
 
@@ -239,9 +240,8 @@ class ProductSending:
         elif attempt.finish == "error" and text and not resumable:
             ending = self.writer.finish(job.id, End("failed"))
         else:
-            ending = self.writer.release(
-                job.id, why=attempt.finish, prefix=text, base=fingerprint(text), spent=1, max_attempts=MAX_ATTEMPTS
-            )
+            back = GivenBack(attempt.finish, Said(text), spent=1, max_attempts=MAX_ATTEMPTS)  # type: ignore[arg-type]
+            ending = self.writer.release(job.id, back)
         task = asyncio.get_running_loop().create_task(ending)
         self.worker.loose.add(task)
         while not task.done() and not attempt.over:

@@ -10,7 +10,7 @@ from buffer.job import End
 from buffer.records import Requeued
 from tests.properties.following import Following
 from tests.properties.ledger import Client, Violation
-from tests.properties.text import fingerprint
+from tests.properties.text import fingerprint, snapshot
 
 if TYPE_CHECKING:
     from tests.properties.serving import Gateway
@@ -84,7 +84,7 @@ class HandingOn:
     async def _requeue(self, job_id: str, fence: int, text: str) -> Requeued:
         lanes = self.gateway.world.lanes
         return await lanes.requeue(
-            job_id, fence, snapshot=text, base=fingerprint(text), spent=0, inbox=self.gateway.inbox
+            job_id, fence, snapshot=snapshot(text), base=fingerprint(text), spent=0, inbox=self.gateway.inbox
         )
 
     async def restore(self) -> None:

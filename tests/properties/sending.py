@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Literal
 from buffer import frames
 from buffer.access import StoreUnavailable
 from buffer.frames import Part
+from buffer.heard import Said
 from buffer.job import Content, End
-from buffer.records import Chunk, Granted, Renewed
+from buffer.records import Chunk, GivenBack, Granted, Renewed
 from tests.properties.ledger import Violation
 from tests.properties.state import ask
-from tests.properties.text import fingerprint, pack
+from tests.properties.text import pack
 from tests.properties.world import CANCELLED, World
 
 if TYPE_CHECKING:
@@ -158,11 +159,10 @@ class Sending:
         attempt, world = self.attempt, self.world
         job, n = attempt.job, len(attempt.pieces) + 1
         why = "error" if attempt.finish in ("error", "done") else attempt.finish
+        back = GivenBack(why, Said(text), spent=n, max_attempts=MAX_ATTEMPTS)  # type: ignore[arg-type]
         result = await world.call(
             self.worker,
-            lambda: world.lanes.release(
-                job.id, job.fence, n, why=why, prefix=text, base=fingerprint(text), spent=n, max_attempts=MAX_ATTEMPTS
-            ),
+            lambda: world.lanes.release(job.id, job.fence, n, back),
             under=(job.id, job.fence),
         )
         world.ledger.counts[f"{why}: {result}"] += 1

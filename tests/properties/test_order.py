@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from buffer.job import LANES, End
 from buffer.lanes import Lanes
-from buffer.records import Granted, Limits, NewJob
+from buffer.records import GivenBack, Granted, Limits, NewJob
 from buffer.store import open_store
 from policy.credit import Credit, Load, Need
 from policy.lineup import Lineup, Waiting
@@ -73,7 +73,7 @@ class Both:
         backend, job = self.running.pop(which % len(self.running))
         self.loads[backend].remove(self.jobs[job.id].need, prefill=job.prefill)
         if which % 2:
-            assert await self.lanes.release(job.id, job.fence, 1, why="segment") == "waiting"
+            assert await self.lanes.release(job.id, job.fence, 1, GivenBack("segment")) == "waiting"
             self.lineup.put_back(self.jobs[job.id])
         else:
             real = job.cost * (which % 3)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from zlib import crc32
 
+from buffer import heard
+from buffer.heard import Said, decode_said, encode_said
 from buffer.job import Content, decode_events, encode_events
 
 ENDS = ("done", "failed", "cancelled", "expired")
@@ -27,7 +28,16 @@ def words(text: str) -> list[tuple[int, int]]:
 
 
 def fingerprint(text: str) -> str:
-    return f"{len(text)}:{crc32(text.encode())}" if text else ""
+    return heard.fingerprint(Said(text))
+
+
+def snapshot(text: str) -> str:
+    """As it travels in ``prefix``, ``snap`` and ``again``."""
+    return encode_said(Said(text))
+
+
+def unsnapped(data: str) -> str:
+    return decode_said(data).text
 
 
 def pack(pieces: list[str]) -> bytes:
@@ -67,7 +77,7 @@ def fold(entries: Iterable[tuple[bytes, dict[bytes, bytes]]], before: int | None
                 state.whole = True
             state.fence, state.n = fence, 0
         elif kind in ("snap", "again"):
-            state.text, state.fence, state.n, state.whole = data.decode(), fence, n, True
+            state.text, state.fence, state.n, state.whole = unsnapped(data.decode()), fence, n, True
         elif kind == "lost":
             state.fence, state.n, state.whole = fence, 0, False
         elif kind == "ev" and state.whole and fence == state.fence and int(fields[b"n"]) == state.n + 1:

@@ -11,7 +11,7 @@ from buffer.records import Granted, Held
 from tests.properties.schedule import Actor
 from tests.properties.sending import Attempt, Sending
 from tests.properties.state import ask
-from tests.properties.text import REPLY, fold, word, words
+from tests.properties.text import REPLY, fold, unsnapped, word, words
 from tests.properties.world import World
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class Worker(Actor):
 
     async def _prefix(self, job: Granted) -> str:
         if job.prefix != REPLY:
-            return job.prefix
+            return unsnapped(job.prefix)
         (entries,) = await ask(self.world.lanes, [("XRANGE", self.world.lanes.keys.reply(job.id), "-", "+")])
         return fold(entries, before=job.fence).text
 
