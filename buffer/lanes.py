@@ -9,9 +9,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, cast
 
 from buffer.access import Command
-from buffer.grants import Grants
+from buffer.failures import EXPIRED
+from buffer.grants import Grants, micros
 from buffer.job import LANES, End, EndKind, Lane, encode_end
 from buffer.keys import BODY_S
+from buffer.past import Past
 from buffer.readings import Depth, Leftover, Load, Place
 from buffer.records import (
     CancelResult,
@@ -38,31 +40,58 @@ class Lanes(Grants):
         """Puts a job into its queue. ``limit``: most waiting jobs in the pool (for a background job: most of those; of
         embeddings: most inputs); 0 = no limit.
         """
-        large = len(job.body) > LARGE_BODY
-        call = self._call(
-            "submit",
-            job.id,
-            job.model,
-            job.lane,
-            job.user,
-            job.inbox,
-            job.offset_us,
-            job.max_wait_us,
-            job.timeout_us,
-            job.cost,
-            job.kv,
-            job.prefill,
-            int(job.long),
-            int(job.det),
-            limit,
-            b"" if large else job.body,
-            job.inputs,
-        )
-        key = self.keys.job(job.id)
-        ahead: list[Command] = [("HSET", key, "body", job.body), ("EXPIRE", key, BODY_S)] if large else []
-        reply = (await self._exchange([*ahead, call]))[-1]
+        return (await self._submit([(Past(job=job, age_us=0), limit)]))[0]
+
+    async def restore(self, pasts: Sequence[Past], lease_s: float) -> list[Submitted]:
+        """Puts jobs that the store has lost into it once more, where it does not know them better: ``restored``, else
+        ``known`` or ``homeless``. Results in the same order. One that was running is leased to whoever was at it.
+        """
+        return await self._submit([(past, 0) for past in pasts], lease_s)
+
+    async def _submit(self, pasts: Sequence[tuple[Past, int]], lease_s: float = 0.0) -> list[Submitted]:
+        commands: list[Command] = []
+        places: list[int] = []
+        for past, limit in pasts:
+            job = past.job
+            large = len(job.body) > LARGE_BODY
+            if large:
+                key = self.keys.job(job.id)
+                commands += [("HSET", key, "body", job.body), ("EXPIRE", key, BODY_S)]
+            places.append(len(commands))
+            commands.append(
+                self._call(
+                    "submit",
+                    job.id,
+                    job.model,
+                    job.lane,
+                    job.user,
+                    job.inbox,
+                    job.offset_us,
+                    job.max_wait_us,
+                    job.timeout_us,
+                    job.cost,
+                    job.kv,
+                    job.prefill,
+                    int(job.long),
+                    int(job.det),
+                    limit,
+                    b"" if large else job.body,
+                    job.inputs,
+                    job.owner,
+                    job.share,
+                    past.age_us,
+                    past.floor,
+                    past.said,
+                    past.base,
+                    past.spent,
+                    past.have,
+                    past.backend,
+                    0 if past.waiting else micros(lease_s),
+                )
+            )
+        results = await self._exchange(commands)
         self.store.ring("jobs")
-        return Submitted(cast(Any, reply[0].decode()), int(reply[1]), cast(JobState, reply[2].decode()), reply[3])
+        return [_submitted(results[place]) for place in places]
 
     async def _exchange(self, commands: Sequence[Command]) -> list[Any]:
         results = await self.store.exchange(commands)
@@ -103,11 +132,13 @@ class Lanes(Grants):
             self.store.ring("ctl")
 
     async def watch(self, inbox: str, ids: Sequence[str]) -> Watched:
-        """Lengthens the life of an inbox and of its open jobs; every 5 s and after a reconnect."""
+        """Lengthens the life of an inbox and of its open jobs, whose frames come there from now on, and ends those that
+        waited too long. Every 5 s and after a reconnect.
+        """
         there = True
         states: list[tuple[JobState, int]] = []
         for start in range(0, max(len(ids), 1), WATCHED_AT_ONCE):
-            reply = await self._run("watch", inbox, *ids[start : start + WATCHED_AT_ONCE])
+            reply = await self._run("watch", inbox, encode_end(EXPIRED), *ids[start : start + WATCHED_AT_ONCE])
             there = there and reply[0] == 1
             states += [(cast(JobState, reply[i].decode()), int(reply[i + 1])) for i in range(1, len(reply), 2)]
         return Watched(there, states)
@@ -162,6 +193,11 @@ class Lanes(Grants):
             for i, key in enumerate(names)
             if facts[2 * i + 1] != -2
         ]
+
+
+def _submitted(reply: Sequence[Any]) -> Submitted:
+    status, fence, state, waiting, *users = reply
+    return Submitted(cast(Any, status.decode()), int(fence), cast(JobState, state.decode()), waiting, *users)
 
 
 def _text(value: bytes | str) -> str:

@@ -45,18 +45,25 @@ class NewJob:
     """Detached: lives on without its client's connection."""
     inputs: int = 0
     """Embeddings: how many inputs it has. Where this is set, the queue's limit counts inputs, not jobs."""
+    owner: str = ""
+    """Who may ask for its answer, and whose share it takes: ``key:<name>`` or ``address:<ip>``."""
+    share: int = 0
+    """Thousandths of a back end's places that its owner may have while others wait; 0: no limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    status: Literal["new", "full", "known", "homeless"]
+    status: Literal["new", "full", "over", "known", "homeless", "restored"]
     """``known``: the job had been submitted before (the answer to a lost acknowledgement). ``homeless``: refused, since
-    its inbox is gone."""
+    its inbox is gone. ``full`` and ``over``: refused, since the queue is full; ``over`` where its user has more in it
+    than the limit over all users who wait. ``restored``: it had been lost, and is there once more."""
     fence: int
     state: JobState
     waiting: int
     """Jobs of people (no background ones) that wait in the pool, this one included if it is new; for Retry-After. Of
-    embeddings: inputs."""
+    embeddings: inputs. Where it is ``over``: those of its user,"""
+    users: int = 0
+    """and how many users wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,11 +160,16 @@ class Peeked:
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    status: Literal["ok", "cancel", "lost", "orphan"]
+    status: Literal["ok", "cancel", "adopt", "lost", "orphan"]
     """``cancel``: still ours; close the engine's stream, then settle as cancelled. ``lost``: another owns it; write
     nothing more.
-    ``orphan``: the store does not know this attempt (it came back empty or older)."""
+    ``orphan``: the store does not know this attempt (it came back empty or older). ``adopt``: its gateway has put the
+    job there again, and this attempt is to go on with it."""
     inbox: str
+    fence: int = 0
+    """With ``adopt``: the job's new one. Events count from 1 under it."""
+    have: int = 0
+    """With ``adopt``: the number, under the old fence, of the last event that the gateway has."""
 
 
 class Held(NamedTuple):
@@ -183,9 +195,9 @@ AppendResult = int | Literal["lost", "orphan"]
 it is there.
 """
 
-SettleResult = Literal["ok", "done", "lost", "gone"] | int
-"""``done``: it had been settled under this fence. A number: the reply key has only so many events; append the rest
-first.
+SettleResult = Literal["ok", "done", "lost", "orphan", "gone"] | int
+"""``done``: it had been settled under this fence. ``orphan``: as ``Renewed``; ``gone``: the same of a job that was to
+be dropped. A number: the reply key has only so many events; append the rest first.
 """
 
 
@@ -206,8 +218,8 @@ class GivenBack:
     """How long the back end that had it leaves it to others, over all workers."""
 
 
-ReleaseResult = Literal["waiting", "ended", "lost", "gone"]
-"""``ended``: the attempts are used up."""
+ReleaseResult = Literal["waiting", "ended", "lost", "orphan", "gone"]
+"""``ended``: the attempts are used up. ``orphan``: as ``Renewed``; ``gone``: nobody asked for it for a lease."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,4 +16,8 @@ local function enter(j)
   j.entry = call('XADD', jobs, '*', 'id', j.id, 'model', j.model, 'user', j.user, 'cost', int(j.cost))
   j.st = 'waiting'
   call('HSET', j.key, 'st', 'waiting', 'entry', j.entry)
+  if j.fence > 0 then
+    -- Not for the first time: it is not late because it came long ago.
+    call('HSET', j.key, 'deadline', int(now + j.timeout))
+  end
 end

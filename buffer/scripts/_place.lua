@@ -27,7 +27,7 @@ local function out(j)
 end
 -- A new owner, or none: whatever the old one still sends is behind this fence.
 local function raise(j)
-  call('HDEL', j.key, 'adopt', 'have')
+  call('HDEL', j.key, 'adopt', 'have', 'floor')
   j.fence = math.max(now, j.fence + 1)
   j.n = 0
   call('HSET', j.key, 'fence', int(j.fence), 'n', '0')

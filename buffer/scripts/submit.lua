@@ -1,6 +1,8 @@
 -- needs: core job place enter count
--- ARGV: now, id, model, lane, user, inbox, offset, max wait, timeout, cost, kv, prefill, long, det, limit, body, inputs
+-- ARGV: now, id, model, lane, user, inbox, offset, max wait, timeout, cost, kv, prefill, long, det, limit, body, inputs, owner, share,
+-- how long ago it was first submitted, floor, said, base, spent, have, back end, lease (0: it waits).
 -- An empty body has been put into the record already. Returns: status, fence, state, waiting.
+-- A floor restores what the store has lost: over no record, and over one of a lower fence, even if that is done.
 local id, model, lane, user, inbox = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local limit = tonumber(ARGV[15])
 local key = P .. 'job:' .. id
@@ -21,8 +23,9 @@ if inputs > 0 then
   end
 end
 
+local floor, lease = tonumber(ARGV[21]), tonumber(ARGV[27])
 local known = read(id)
-if known then
+if known and known.fence >= floor then
   if known.st == 'done' then
     call('HDEL', key, 'body')
     call('EXPIRE', key, DONE_JOB_S)
@@ -30,6 +33,10 @@ if known then
     call('HSET', key, 'inbox', inbox)
     call('EXPIRE', key, JOB_S)
     call('EXPIRE', P .. 'reply:' .. id, JOB_S)
+    if floor > 0 and call('HGET', key, 'floor') == int(floor) then
+      -- The answer to this very call was lost.
+      return {'restored', int(known.fence), known.st, waiting}
+    end
   end
   return {'known', int(known.fence), known.st, waiting}
 end
@@ -43,27 +50,69 @@ if ARGV[14] ~= '1' and call('EXISTS', P .. 'inbox:' .. inbox) == 0 then
   return {'homeless', '0', 'gone', waiting}
 end
 
-local fair = P .. 'fair:' .. model .. ':' .. lane
-local tag = math.max(tonumber(call('ZSCORE', fair, 'V') or '0'), tonumber(call('ZSCORE', fair, 'u:' .. user) or '0'))
+local arr = now - tonumber(ARGV[20])
 local j = {
-  id = id, key = key, model = model, lane = lane, user = user, entry = '', tag = tag, cost = tonumber(ARGV[10]),
-  score = now + tonumber(ARGV[7]), due = lane == 'background' and 0 or now + tonumber(ARGV[8]),
-  inputs = inputs,
+  id = id, key = key, model = model, lane = lane, user = user, inbox = inbox, entry = '', cost = tonumber(ARGV[10]),
+  score = arr + tonumber(ARGV[7]), due = lane == 'background' and 0 or arr + tonumber(ARGV[8]), inputs = inputs,
+  timeout = tonumber(ARGV[9]), fence = 0, kv = tonumber(ARGV[11]), prefill = tonumber(ARGV[12]), long = tonumber(ARGV[13]),
+  backend = '', fails = 0, taken = 0,
 }
-call('ZADD', fair, int(tag + j.cost), 'u:' .. user)
-call('EXPIRE', fair, 3600)
+if known then
+  -- An older state of the same job: what it was charged, and how often it failed, still holds.
+  out(known)
+  if known.entry ~= '' then
+    call('XDEL', P .. 'jobs:' .. known.lane, known.entry)
+  end
+  for _, field in ipairs(call('HKEYS', key)) do
+    if field ~= 'body' then
+      call('HDEL', key, field)
+    end
+  end
+  j.fails, j.taken, j.tag = known.fails, known.taken, known.tag
+else
+  local fair = P .. 'fair:' .. model .. ':' .. lane
+  j.tag = math.max(tonumber(call('ZSCORE', fair, 'V') or '0'), tonumber(call('ZSCORE', fair, 'u:' .. user) or '0'))
+  call('ZADD', fair, int(j.tag + j.cost), 'u:' .. user)
+  call('EXPIRE', fair, 3600)
+end
+if floor > 0 then
+  j.fence = math.max(now, floor + 1, known and known.fence + 1 or 0)
+end
 call('ZADD', P .. 'models', int(now), model)
 call('EXPIRE', P .. 'models', 86400)
-call('HSET', key, 'st', 'waiting', 'fence', '0', 'n', '0', 'fails', '0', 'taken', '0', 'lane', lane, 'model', model, 'user', user,
-  'score', int(j.score), 'tag', int(tag), 'due', int(j.due), 'arr', int(now), 'cost', ARGV[10], 'kv', ARGV[11],
-  'prefill', ARGV[12], 'long', ARGV[13], 'inbox', inbox, 'det', ARGV[14], 'deadline', int(now + tonumber(ARGV[9])),
-  'prefix', '', 'base', '', 'spent', '0', 'inputs', int(inputs))
+call('HSET', key, 'st', 'waiting', 'fence', int(j.fence), 'n', '0', 'fails', int(j.fails), 'taken', int(j.taken), 'lane', lane,
+  'model', model, 'user', user, 'owner', ARGV[18], 'share', ARGV[19], 'score', int(j.score), 'tag', int(j.tag),
+  'due', int(j.due), 'arr', int(arr), 'cost', ARGV[10], 'kv', ARGV[11], 'prefill', ARGV[12], 'long', ARGV[13], 'inbox', inbox,
+  'det', ARGV[14], 'timeout', ARGV[9], 'deadline', int(arr + j.timeout), 'prefix', ARGV[22], 'base', ARGV[23],
+  'spent', ARGV[24], 'inputs', int(inputs))
 if ARGV[16] ~= '' then
   call('HSET', key, 'body', ARGV[16])
 end
 call('EXPIRE', key, JOB_S)
-call('DEL', P .. 'reply:' .. id)
-call('XADD', P .. 'reply:' .. id, '0-1', 'k', 'queued', 'n', '0', 'd', '')
-call('EXPIRE', P .. 'reply:' .. id, JOB_S)
-enter(j)
-return {'new', '0', 'waiting', waiting + math.max(inputs, 1)}
+local reply = P .. 'reply:' .. id
+call('DEL', reply)
+if floor == 0 then
+  call('XADD', reply, '0-1', 'k', 'queued', 'n', '0', 'd', '')
+else
+  call('HSET', key, 'floor', int(floor))
+  call('XADD', reply, int(j.fence) .. '-0', 'k', 'snap', 'n', '0', 'd', ARGV[22])
+end
+call('EXPIRE', reply, JOB_S)
+if lease == 0 then
+  enter(j)
+  return {floor == 0 and 'new' or 'restored', int(j.fence), 'waiting', waiting + math.max(inputs, 1)}
+end
+-- Somebody may be at it still, under the fence that is the floor: a lease long it may come and take it over as it is.
+j.backend = ARGV[26]
+if tonumber(ARGV[25]) > 0 then
+  j.read = j.fence
+  call('HSET', key, 'read', int(j.fence))
+end
+if j.backend ~= '' then
+  call('SADD', P .. 'backends', j.backend)
+  call('HSET', P .. 'load:' .. j.backend, id, share(j))
+end
+call('ZADD', P .. 'lease', int(now + lease), id)
+j.entry = call('XADD', P .. 'jobs:' .. lane, '*', 'id', id, 'model', model, 'user', user, 'cost', ARGV[10])
+call('HSET', key, 'st', 'running', 'adopt', int(floor), 'have', ARGV[25], 'worker', '', 'backend', j.backend, 'entry', j.entry)
+return {'restored', int(j.fence), 'running', waiting}
