@@ -17,7 +17,7 @@ NODE_CLIENTS := tests/conformance/node
 PYTEST_FLAGS ?= -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-all test-openwebui check format docs compatibility clean
+.PHONY: help up test test-all test-openwebui chaos check format docs compatibility clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -61,6 +61,9 @@ $(OPENWEBUI)/.installed: | $(BIN)/python
 test-openwebui: $(VENV)/.installed-test $(OPENWEBUI_READY) ## the real Open WebUI in a real browser; needs chromium and npm
 	OPENWEBUI_VENV=$(abspath $(OPENWEBUI_VENV)) OPENWEBUI_NODE=$(abspath $(OPENWEBUI_NODE)) \
 		$(BIN)/python -m pytest -m openwebui tests/openwebui
+
+chaos: $(VENV)/.installed-test ## real processes under a seeded stream of faults; SECONDS=600 SEEDS=3 CLIENTS=100
+	$(BIN)/python -m tests.chaos --seconds $(or $(SECONDS),600) --seeds $(or $(SEEDS),3) --clients $(or $(CLIENTS),100)
 
 check: $(VENV)/.installed-test ## style, types, and the arrows between the parts
 	$(BIN)/ruff check .

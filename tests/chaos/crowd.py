@@ -1,0 +1,88 @@
+"""All clients at once: each asks, reads, checks, and asks again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+
+from tests.chaos.asks import ask
+from tests.chaos.children import Child
+from tests.chaos.client import Result, chat
+
+REFUSED_S = 2.0
+"""Longest wait of a client that was told to come back later: it would like to know before the run is over."""
+NOBODY_S = 0.2
+BEFORE_S, AFTER_S = 1.0, 0.5
+"""A connection that breaks so long after or before its gateway was killed was broken by that."""
+
+
+@dataclass
+class Crowd:
+    seed: int
+    clients: int
+    words: tuple[int, int]
+    hang_s: float
+    gateways: Sequence[Child]
+    urls: Sequence[str]
+    trace: Path
+    results: list[Result] = field(default_factory=list)
+    unreached: int = 0
+    """Times that a client found nobody at its gateway's address, and tried the other one."""
+    keep: bool = True
+    """Results are kept, for the account."""
+    count: int = 0
+
+    async def run(self, until: asyncio.Event) -> None:
+        """Until ``until``, and then to the end of each answer under way."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5)
+        connector = aiohttp.TCPConnector(limit=0, force_close=True)
+        async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session, asyncio.TaskGroup() as group:
+            for client in range(self.clients):
+                group.create_task(self._client(session, client, until))
+
+    async def _client(self, session: aiohttp.ClientSession, client: int, until: asyncio.Event) -> None:
+        turn = 0
+        while not until.is_set():
+            asked = ask(self.seed, client, turn, gateways=len(self.urls), words=self.words)
+            turn += 1
+            result = Result(asked, client, time.time(), gateway=asked.gateway)
+            while not await self._try(session, result):
+                self.unreached += 1
+                result.gateway = (result.gateway + 1) % len(self.urls)
+                await asyncio.sleep(NOBODY_S)
+                result.began_at = time.time()
+                if until.is_set():
+                    return
+            self._took(result)
+            if result.outcome == "refused":
+                await asyncio.sleep(min(float(result.retry_after), REFUSED_S))
+
+    async def _try(self, session: aiohttp.ClientSession, result: Result) -> bool:
+        try:
+            await chat(session, self.urls[result.gateway], result, hang_s=self.hang_s)
+        except aiohttp.ClientConnectorError:
+            return False
+        if result.outcome == "cut off" and self._killed(result):
+            result.outcome = "gateway killed"
+        return True
+
+    def _killed(self, result: Result) -> bool:
+        killed = self.gateways[result.gateway].killed_at
+        return any(result.began_at - BEFORE_S < at < result.ended_at + AFTER_S for at in killed)
+
+    def _took(self, result: Result) -> None:
+        result.judge()
+        self.count += 1
+        if self.keep or result.flaws or result.outcome != "answered":
+            with self.trace.open("a", encoding="utf-8") as trace:
+                trace.write(json.dumps(result.row(), ensure_ascii=False) + "\n")
+        if not result.flaws:
+            result.text = ""  # known from the marker
+        if self.keep:
+            self.results.append(result)
