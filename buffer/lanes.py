@@ -87,6 +87,7 @@ class Lanes(Grants):
                     past.have,
                     past.backend,
                     0 if past.waiting else micros(lease_s),
+                    job.told,
                 )
             )
         results = await self._exchange(commands)

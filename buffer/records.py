@@ -49,6 +49,8 @@ class NewJob:
     """Who may ask for its answer, and whose share it takes: ``key:<name>`` or ``address:<ip>``."""
     share: int = 0
     """Thousandths of a back end's places that its owner may have while others wait; 0: no limit."""
+    told: bytes = b""
+    """How its answer is to be told to whoever comes back for it; lives as long as the answer."""
 
 
 @dataclass(frozen=True, slots=True)

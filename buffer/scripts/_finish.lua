@@ -5,7 +5,7 @@ local function finish(j, n, kind, data)
     call('XDEL', P .. 'jobs:' .. j.lane, j.entry)
   end
   call('HDEL', j.key, 'body', 'prefix')
-  call('HSET', j.key, 'st', 'done')
+  call('HSET', j.key, 'st', 'done', 'ended', int(now))
   mark(j, n, kind, data)
   frame(j, n, kind, data)
   call('EXPIRE', j.key, DONE_JOB_S)

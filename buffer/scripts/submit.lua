@@ -1,6 +1,6 @@
 -- needs: core job place enter count
 -- ARGV: now, id, model, lane, user, inbox, offset, max wait, timeout, cost, kv, prefill, long, det, limit, body, inputs, owner, share,
--- how long ago it was first submitted, floor, said, base, spent, have, back end, lease (0: it waits).
+-- how long ago it was first submitted, floor, said, base, spent, have, back end, lease (0: it waits), how it is to be told.
 -- An empty body has been put into the record already. Returns: status, fence, state, waiting.
 -- A floor restores what the store has lost: over no record, and over one of a lower fence, even if that is done.
 local id, model, lane, user, inbox = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
@@ -91,9 +91,8 @@ end
 call('EXPIRE', key, JOB_S)
 local reply = P .. 'reply:' .. id
 call('DEL', reply)
-if floor == 0 then
-  call('XADD', reply, '0-1', 'k', 'queued', 'n', '0', 'd', '')
-else
+call('XADD', reply, '0-1', 'k', 'queued', 'n', '0', 'd', ARGV[28])
+if floor > 0 then
   call('HSET', key, 'floor', int(floor))
   call('XADD', reply, int(j.fence) .. '-0', 'k', 'snap', 'n', '0', 'd', ARGV[22])
 end
