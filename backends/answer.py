@@ -46,9 +46,10 @@ class Answer:
         stops: Sequence[str] = (),
         one_call: bool = False,
         mute: bool = False,
+        after: str = "",
     ) -> None:
         """``stops``: those that the engine was not told. ``one_call``: only the first tool call counts. ``mute``: the
-        client wants no word."""
+        client wants no word. ``after``: the answer's words before these, where it is gone on with."""
         self.index = index
         self.finished = False
         self.lively = False
@@ -59,7 +60,7 @@ class Answer:
         self._mode = mode
         self._splitter = splitter
         self._new_id = new_id
-        self._scanner = StopScanner(stops) if stops else None
+        self._scanner = StopScanner(stops, after=after) if stops else None
         self._one_call = one_call
         self._mute = mute
         self._said = False

@@ -9,7 +9,10 @@ from msgspec import Struct
 
 from buffer.backend import BackendSpec, ModelInfo
 from buffer.embed import Embed
+from buffer.heard import Said
 from buffer.job import Chat, Event, Usage
+
+NOTHING_SAID = Said()
 
 FailureKind = Literal["client", "refused", "failed", "broken"]
 """``client``: the request's own fault, never tried again. ``refused``: no connection, or busy; nothing was generated.
@@ -60,8 +63,18 @@ class Backend(Protocol):
 
     spec: BackendSpec
 
-    def chat(self, chat: Chat, *, upstream_model: str, request_id: str) -> AsyncGenerator[list[Event], None]:
+    @property
+    def continues(self) -> bool:
+        """Whether it can go on with an answer that another has begun."""
+        ...
+
+    def chat(
+        self, chat: Chat, *, upstream_model: str, request_id: str, said: Said = NOTHING_SAID, spent: int = 0
+    ) -> AsyncGenerator[list[Event], None]:
         """The answer's events, those of one network read together. Ends after ``Finish`` for each answer.
+
+        ``said``: what there is of the answer, for a back end that ``continues`` and a chat that ``can_go_on`` passes;
+        the events are those beyond it. ``spent``: tokens that it took. The counts are those of the rest alone.
 
         Raises ``BackendError``.
         """

@@ -146,7 +146,7 @@ async def guarded(chat: Chat, attempt: Callable[[Chat], Stream]) -> Stream:
                 raise
             chat = msgspec.structs.replace(chat, messages=shorter)
         except BackendError as error:
-            if begun:
+            if begun and error.kind != "client":
                 raise broken(error) from error
             raise
         else:

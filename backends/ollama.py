@@ -7,18 +7,21 @@ from functools import partial
 import msgspec
 
 from backends.answer import Answer
-from backends.base import Embedded, Probe
+from backends.base import NOTHING_SAID, Embedded, Probe
 from backends.client import Client
 from backends.embed import Embedder
 from backends.exchange import Patience, Stream, echoed, exchange, guarded, side_by_side
+from backends.going_on import go_on
 from backends.openai import new_call_id, single
 from backends.probe_ollama import Shown, probe
 from backends.read_ollama import OllamaReader
 from backends.render_ollama import render_ollama
 from backends.render_text import echoes, render_generate
+from backends.stops import all_stops
 from backends.thinking import literal, plan
 from buffer.backend import BackendSpec
 from buffer.embed import Embed
+from buffer.heard import Said
 from buffer.job import Chat
 from buffer.model_records import Families
 
@@ -35,10 +38,16 @@ class OllamaBackend:
         self._plain: set[str] = set()
         """Models that cannot think, by what the server tells of them."""
 
-    def chat(self, chat: Chat, *, upstream_model: str, request_id: str) -> Stream:
+    continues = True
+
+    def chat(
+        self, chat: Chat, *, upstream_model: str, request_id: str, said: Said = NOTHING_SAID, spent: int = 0
+    ) -> Stream:
         """See ``backends.base.Backend``. Ollama knows no request ids."""
         del request_id
-        return guarded(chat, partial(self._attempt, upstream_model))
+        if not said:
+            return guarded(chat, partial(self._attempt, upstream_model, ""))
+        return go_on(chat, said, spent, partial(self._attempt, upstream_model, said.text))
 
     async def embed(self, embed: Embed, *, upstream_model: str) -> Embedded:
         """See ``backends.base.Backend``."""
@@ -53,14 +62,14 @@ class OllamaBackend:
     async def aclose(self) -> None:
         await self._client.aclose()
 
-    def _attempt(self, upstream_model: str, chat: Chat) -> Stream:
+    def _attempt(self, upstream_model: str, after: str, chat: Chat) -> Stream:
         alone = [chat] if chat.n == 1 else single(chat)
-        streams = [self._answer(one, upstream_model) for one in alone]
+        streams = [self._answer(one, upstream_model, after) for one in alone]
         if echoes(chat):
             streams = [echoed(stream, chat.prompt or "") for stream in streams]
         return streams[0] if chat.n == 1 else side_by_side(streams)
 
-    async def _answer(self, chat: Chat, upstream_model: str) -> Stream:
+    async def _answer(self, chat: Chat, upstream_model: str, after: str) -> Stream:
         num_ctx, mute = self.spec.num_ctx, False
         if chat.prompt is None:
             path, chosen = "/api/chat", plan(chat, upstream_model, "ollama", families=self._families)
@@ -75,8 +84,10 @@ class OllamaBackend:
             mode=chosen.mode,
             splitter=chosen.splitter(),
             new_id=new_call_id,
+            stops=all_stops(chat) if after else (),
             one_call=chat.parallel_tool_calls is False,
             mute=mute,
+            after=after,
         )
         reader = OllamaReader(self.spec.name, answer)
         stream = exchange(self._client, path, body, reader, headers={}, patience=self._patience)

@@ -11,19 +11,22 @@ from functools import partial
 import msgspec
 
 from backends.answer import Answer
-from backends.base import Embedded, Probe
+from backends.base import NOTHING_SAID, Embedded, Probe
 from backends.chunk import decode_chunk
 from backends.client import Client
 from backends.embed import Embedder
 from backends.exchange import Patience, Stream, echoed, exchange, guarded, side_by_side
+from backends.going_on import go_on
 from backends.native import decode_native
 from backends.probe_openai import probe
 from backends.read_openai import CompletionReader
-from backends.render_openai import Rendered, render
+from backends.render_openai import Rendered, filled, render
 from backends.render_text import INFILL, echoes, render_text
+from backends.stops import all_stops
 from backends.thinking import Plan, literal, plan
 from buffer.backend import BackendSpec
 from buffer.embed import Embed
+from buffer.heard import Said
 from buffer.job import Chat
 from buffer.model_records import Families
 
@@ -46,9 +49,28 @@ class OpenAIBackend:
         self._greedy: set[str] = set()
         """Models that were asked for what their makers warn of."""
 
-    def chat(self, chat: Chat, *, upstream_model: str, request_id: str) -> Stream:
+    @property
+    def continues(self) -> bool:
+        """See ``backends.base.Backend``. Of an unknown server nobody knows what it makes of an answer's beginning."""
+        return self.spec.kind != "openai"
+
+    def chat(
+        self, chat: Chat, *, upstream_model: str, request_id: str, said: Said = NOTHING_SAID, spent: int = 0
+    ) -> Stream:
         """See ``backends.base.Backend``."""
-        return guarded(chat, partial(self._attempt, upstream_model, request_id))
+        if not said:
+            return guarded(chat, partial(self._attempt, upstream_model, request_id, ""))
+        attempt = partial(self._attempt, upstream_model, request_id, said.text)
+        return go_on(self._as_begun(chat, upstream_model), said, spent, attempt)
+
+    def _as_begun(self, chat: Chat, upstream_model: str) -> Chat:
+        """The sampling of a model's thinking mode holds for the whole answer, also where its rest is asked for without
+        thinking."""
+        if chat.prompt is not None:
+            return chat
+        chosen = plan(chat, upstream_model, self.spec.kind, families=self._families)
+        sampling = filled(chat.sampling, chosen.family.profile(chosen.think))
+        return msgspec.structs.replace(chat, sampling=sampling)
 
     async def embed(self, embed: Embed, *, upstream_model: str) -> Embedded:
         """See ``backends.base.Backend``."""
@@ -65,18 +87,19 @@ class OpenAIBackend:
     async def aclose(self) -> None:
         await self._client.aclose()
 
-    def _attempt(self, upstream_model: str, request_id: str, chat: Chat) -> Stream:
+    def _attempt(self, upstream_model: str, request_id: str, after: str, chat: Chat) -> Stream:
         if self.spec.kind != "llamacpp":
-            return self._answers(chat, upstream_model, request_id)
+            return self._answers(chat, upstream_model, request_id, after)
         # llama.cpp refuses more answers than it has slots, and mixes up what they share.
         alone = [chat] if chat.n == 1 else single(chat)
-        streams = [self._answers(one, upstream_model, request_id) for one in alone]
+        streams = [self._answers(one, upstream_model, request_id, after) for one in alone]
         if echoes(chat):
             # It takes no notice of the wish.
             streams = [echoed(stream, chat.prompt or "") for stream in streams]
         return streams[0] if chat.n == 1 else side_by_side(streams)
 
-    async def _answers(self, chat: Chat, upstream_model: str, request_id: str) -> Stream:
+    async def _answers(self, chat: Chat, upstream_model: str, request_id: str, after: str) -> Stream:
+        """``after``: words of the answer that came before."""
         kind, context = self.spec.kind, self._contexts.get(upstream_model, 0)
         path = _PATH
         if chat.prompt is None:
@@ -88,7 +111,7 @@ class OpenAIBackend:
             chosen = literal(chat)
             path, rendered = render_text(chat, kind, upstream_model, context=context)
         decode = decode_native if path == INFILL else decode_chunk
-        reader = CompletionReader(self.spec.name, _new_answers(chat, chosen, rendered), decode)
+        reader = CompletionReader(self.spec.name, _new_answers(chat, chosen, rendered, after), decode)
         body = rendered.body()
         # vLLM makes it the request's name, and names of requests under way must not meet again.
         headers = {"X-Request-Id": f"{_NOT_IN_IDS.sub('-', request_id)[:64]}-{secrets.token_hex(4)}"}
@@ -129,16 +152,17 @@ def new_call_id() -> str:
     return f"call_{secrets.token_hex(12)}"
 
 
-def _new_answers(chat: Chat, chosen: Plan, rendered: Rendered) -> list[Answer]:
+def _new_answers(chat: Chat, chosen: Plan, rendered: Rendered, after: str) -> list[Answer]:
     return [
         Answer(
             index,
             mode=chosen.mode,
             splitter=chosen.splitter(),
             new_id=new_call_id,
-            stops=rendered.stops,
+            stops=(after and all_stops(chat)) or rendered.stops,
             one_call=chat.parallel_tool_calls is False,
             mute=rendered.mute,
+            after=after,
         )
         for index in range(chat.n)
     ]

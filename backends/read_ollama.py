@@ -54,9 +54,6 @@ _decoder = msgspec.json.Decoder(_Line)
 class OllamaReader:
     """Reads one answer. See ``backends.exchange.Reader``."""
 
-    cut = False
-    """Ollama is told of all stop texts, so it always ends by itself."""
-
     def __init__(self, name: str, answer: Answer) -> None:
         """``name``: the back end's, for what is said of errors."""
         self.failure: BackendError | None = None
@@ -70,6 +67,10 @@ class OllamaReader:
     @property
     def complete(self) -> bool:
         return self._answer.finished
+
+    @property
+    def cut(self) -> bool:
+        return self._answer.finished and not self.over
 
     @property
     def lively(self) -> bool:

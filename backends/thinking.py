@@ -16,6 +16,8 @@ Mode = Literal["show", "hold", "drop", "answer"]
 not wanted, but if the answer proper stays empty it was the answer, put in the wrong field by the engine's parser.
 ``answer``: it is the answer."""
 
+_CARRY: frozenset[Kind] = frozenset({"vllm", "ollama"})
+"""Engines that take the thinking before a beginning, and the wish for it. (llama.cpp's takes either.)"""
 _NO_FAMILY = Family("", "never", "off", "none", open_tag="", close_tag="", known=False)
 LEVELS = ("low", "medium", "high", "max")
 _BY_NAME = Families()
@@ -53,8 +55,8 @@ def plan(chat: Chat, upstream_model: str, kind: Kind, *, parses: bool = False, f
     found = families.of(upstream_model, chat.model)
     goes_on = continues(chat)
     think: Think = chat.think
-    if goes_on and found.thinks != "always":
-        # Engines refuse to go on from a beginning with thinking on, or take the rest for thinking.
+    if goes_on and found.thinks != "always" and not (kind in _CARRY and chat.messages[-1].reasoning):
+        # Engines refuse to go on from a beginning with thinking on, or take the rest for thinking, or think again.
         think = "off"
     tagged = kind in ("vllm", "openai") and not parses and not goes_on
     return Plan(

@@ -58,8 +58,8 @@ class Heard:
         said = said or Said()
         self._text = [said.text] if said.text else []
         self._thought = [said.thought] if said.thought else []
-        self.thinking = bool(said.thought and not said.text)
-        """What came last was thinking."""
+        self.thinking = bool(said.thought and not said.text.strip())
+        """What came last was thinking; the blanks behind it are no word yet."""
         self.plain = True
         """Nothing came but words and thinking of one answer: ``said`` tells all of it."""
         self.finished = False
@@ -72,7 +72,7 @@ class Heard:
             if isinstance(event, Content) and event.index == 0:
                 self._text.append(event.text)
                 self.pieces += 1
-                if event.text:
+                if self.thinking and event.text and not event.text.isspace():
                     self.thinking = False
             elif isinstance(event, Reasoning) and event.index == 0:
                 self._thought.append(event.text)
@@ -85,16 +85,31 @@ class Heard:
             elif not isinstance(event, Usage | Origin):
                 self.plain = False
 
+    @property
+    def thought(self) -> bool:
+        """There was thinking."""
+        return bool(self._thought)
+
     def said(self) -> Said:
         return Said("".join(self._text), "".join(self._thought))
+
+
+_SHAPED = frozenset(
+    {"structured_outputs", "response_format", "grammar", "json_schema", "echo", "use_beam_search"}
+    | {f"guided_{form}" for form in ("json", "json_object", "regex", "choice", "grammar")}
+)
+"""Fields beyond a chat's own that constrain the whole of its answer."""
 
 
 def can_go_on(chat: Chat, heard: Heard) -> bool:
     """Whether another attempt at ``chat`` can continue what was heard so that nobody sees the seam.
 
     Not in the middle of thinking or of a tool call, nor where the shape of the whole counts: structured output, several
-    answers, log probabilities, text that is to fit before a suffix, a prompt of the engine's own tokens.
+    answers, log probabilities, text that is to fit before a suffix, a prompt of the engine's own tokens, one that is
+    echoed, or one that leaves no place for what was thought.
     """
     if not heard.plain or heard.thinking or chat.n != 1 or chat.logprobs or chat.format is not None:
         return False
-    return chat.suffix is None and not chat.prompt_tokens
+    if chat.prompt is not None and heard.thought:
+        return False
+    return chat.suffix is None and not chat.prompt_tokens and _SHAPED.isdisjoint(chat.extra)

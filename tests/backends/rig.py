@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from backends import make
-from backends.base import Backend, BackendError
+from backends.base import NOTHING_SAID, Backend, BackendError
 from buffer.backend import BackendSpec, Kind
+from buffer.heard import Said
 from buffer.job import Chat, Event, Message
 from tests.backends.streams import said, thought
 from tests.rig.connection import Recorded
@@ -79,11 +80,15 @@ async def run(
     *,
     model: str = "up",
     request_id: str = "r",
+    said: Said = NOTHING_SAID,
+    spent: int = 0,
 ) -> Outcome:
     outcome = Outcome()
     asked = chat(asked) if isinstance(asked, str) else asked
     try:
-        async with aclosing(of.chat(asked, upstream_model=model, request_id=request_id)) as stream:
+        async with aclosing(
+            of.chat(asked, upstream_model=model, request_id=request_id, said=said, spent=spent)
+        ) as stream:
             async for events in stream:
                 assert events
                 outcome.reads.append(events)

@@ -1,0 +1,24 @@
+"""A broken answer, gone on with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import aclosing
+
+from backends.exchange import Stream, guarded
+from backends.seam import Seam, rest_of
+from buffer.heard import Said
+from buffer.job import Chat, Finish
+
+
+async def go_on(chat: Chat, said: Said, spent: int, attempt: Callable[[Chat], Stream]) -> Stream:
+    """The events of the answer beyond ``said``. Of one that has used up its tokens only the end, unasked."""
+    rest = rest_of(chat, said, spent)
+    if rest is None:
+        yield [Finish("length")]
+        return
+    seam = Seam(chat, said)
+    async with aclosing(guarded(rest, attempt)) as stream:
+        async for events in stream:
+            if new := seam.join(events):
+                yield new
