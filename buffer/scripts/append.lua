@@ -14,6 +14,9 @@ for i = 2, #ARGV, 5 do
   else
     call('XADD', P .. 'reply:' .. id, 'NOMKSTREAM', int(fence) .. '-' .. int(last), 'k', 'ev', 'n', int(first), 'd', ARGV[i + 4])
     call('HSET', key, 'n', int(last))
+    if v[3] == '0' then
+      call('HSETNX', key, 'first', int(now))
+    end
     results[#results + 1] = last
   end
 end

@@ -166,11 +166,12 @@ while #granted < want and used < slots and looked_count < LOOK do
       barrier = math.min(barrier or j.due, j.due)
     end
   elseif j then
-    local more = call('HMGET', j.key, 'prefix', 'base', 'spent')
+    local more = call('HMGET', j.key, 'prefix', 'base', 'spent', 'started', 'tries')
     j.backend = backend
     out(j)
     raise(j)
-    call('HSET', j.key, 'st', 'running', 'worker', worker, 'backend', backend)
+    call('HSET', j.key, 'st', 'running', 'worker', worker, 'backend', backend, 'started', more[4] or int(now), 'tries',
+      int((more[5] or 0) + 1))
     call('ZADD', P .. 'lease', int(now + lease), j.id)
     call('HSET', load_key, j.id, share(j))
     tags[j.model .. ':' .. j.lane] = j.tag
