@@ -3,141 +3,149 @@
 from __future__ import annotations
 
 import asyncio
-import re
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from redis import exceptions as errors
 
-from buffer.scripting import Script, by_sha, script
+from buffer.link import COMMAND_TIMEOUT_S, EAGER_S, ONCE_S, Command, Link
+from buffer.mending import mend
+from buffer.scripting import by_sha, script
+from buffer.trouble import SPOILT, StoreUnavailable, Trouble, spoilt, trouble, unavailable
+
+__all__ = ["COMMAND_TIMEOUT_S", "MAX_BLOCK_S", "Command", "Entry", "Store", "StoreUnavailable", "entries_of", "trouble"]
+
+log = logging.getLogger("doublebuffer.buffer")
 
 MAX_BLOCK_S = 30.0
 """Longest blocking read."""
-COMMAND_TIMEOUT_S = 5.0
+EAGER_BYTES_S = 10_000_000
+"""Bytes for each of which a second more is waited: a picture takes its time."""
+MEND_EVERY_S = 5.0
 
-Command = tuple[Any, ...]
 Entry = tuple[str, dict[bytes, bytes]]
 """A stream entry: its id, its fields."""
 
-# At the start; behind what the client puts ahead of it in a pipeline; with a dash, behind what Redis 6.2 puts ahead of
-# it in a script.
-_REFUSAL = re.compile(r"(?:^|: (?:-|\(['\"])?)(?:BUSY|MISCONF|NOREPLICAS|OOM|READONLY|UNBLOCKED) ")
-_AWAY = (
-    errors.ConnectionError,
-    errors.TimeoutError,
-    errors.OutOfMemoryError,
-    errors.ReadOnlyError,
-    errors.ClusterError,
-    errors.TryAgainError,
-    errors.RedisClusterException,
-    OSError,
-)
-
-
-class StoreUnavailable(Exception):  # noqa: N818  (a state of things, not a mistake)
-    """The store cannot be reached, or takes no writes now. Whether the command was carried out is not known."""
-
-
-def trouble(error: BaseException) -> bool:
-    """Whether an error of the client means that the store is not to be had now, rather than that the command was
-    wrong.
-    """
-    if isinstance(error, _AWAY):
-        return True
-    text = str(error) if isinstance(error, errors.ResponseError) else ""
-    return _REFUSAL.search(text) is not None
-
-
-def unavailable(error: BaseException) -> StoreUnavailable:
-    return StoreUnavailable(f"The store is not available ({type(error).__name__}).")
-
-
-_CAUGHT = (errors.RedisError, errors.RedisClusterException, OSError)
-
 
 class Store:
-    """A connected Redis, Valkey, Sentinel group or Cluster. Open one with ``buffer.store.open_store``."""
+    """A connected Redis or Valkey. Open one with ``buffer.store.open_store``.
+
+    Whatever it is asked raises ``StoreUnavailable``: at once while the store is known to be away, unless the caller is
+    ``patient``.
+    """
 
     embedded = False
 
-    def __init__(self, redis: Any, blocking: Any, *, prefix: str) -> None:
-        self.redis = redis
-        """The client, for tests and rare commands: no time limit, errors of its own. Else ``exchange``."""
+    def __init__(self, link: Link, *, prefix: str) -> None:
+        self._link = link
         self.prefix = prefix
-        self._blocking = blocking
+        self._mended_at = float("-inf")
 
-    async def script(self, name: str, *, keys: Sequence[str], args: Sequence[Any], again: bool = True) -> Any:
-        """Runs ``scripts/<name>.lua``. ``again``: it does no harm twice, so try once more on a fresh connection.
+    @property
+    def redis(self) -> Any:
+        """The client, for tests: no time limit, errors of its own. Else ``exchange``."""
+        return self._link.redis
 
-        Raises ``StoreUnavailable``.
+    def away(self, key: str = "") -> Trouble | None:
+        """Why ``key`` cannot be had at the moment, as far as is known. None: nothing is known to stand in the way."""
+        return self._link_of(key).reach.away
+
+    def _link_of(self, key: str) -> Link:
+        """The server that has ``key``."""
+        return self._link
+
+    # --- commands
+
+    async def script(
+        self, name: str, *, keys: Sequence[str], args: Sequence[Any], again: bool = True, patient: bool = False
+    ) -> Any:
+        """Runs ``scripts/<name>.lua``. ``again``: it does no harm twice, so it is tried once more on a fresh
+        connection.
         """
-        part = script(name)
-        command = ("EVALSHA", part.sha, len(keys), *keys, *args)
-        try:
-            async with asyncio.timeout(COMMAND_TIMEOUT_S):
-                try:
-                    return await self.one(command)
-                except errors.NoScriptError:
-                    await self._load(part)
-                    return await self.one(command)
-                except errors.ConnectionError:
-                    if not again:
-                        raise
-                    await self._load(part)
-                    return await self.one(command)
-        except _CAUGHT as error:
-            if trouble(error):
-                raise unavailable(error) from error
-            raise
-
-    async def one(self, command: Command) -> Any:
-        """One command. Raises the client's own errors."""
-        return await self.redis.execute_command(*command)
-
-    async def _load(self, part: Script) -> None:
-        await self.redis.script_load(part.source)
+        call = self.call(name, keys=keys, args=args)
+        within_s = COMMAND_TIMEOUT_S if again else ONCE_S
+        (result,) = await self.exchange([call], again=again, patient=patient, within_s=within_s)
+        if isinstance(result, Exception):
+            raise result
+        return result
 
     @staticmethod
     def call(name: str, *, keys: Sequence[str], args: Sequence[Any]) -> Command:
         """A script as a command for ``exchange``."""
         return ("EVALSHA", script(name).sha, len(keys), *keys, *args)
 
-    async def exchange(self, commands: Sequence[Command]) -> list[Any]:
+    def pressing(self, base: str, command: Command) -> Command:
+        """The command in a form that a store which is out of memory still carries out: what frees memory waits for
+        it.
+        """
+        return self.call("press", keys=[base], args=[1, *command])
+
+    async def exchange(
+        self,
+        commands: Sequence[Command],
+        *,
+        again: bool = True,
+        patient: bool = False,
+        within_s: float = COMMAND_TIMEOUT_S,
+    ) -> list[Any]:
         """Sends the commands in this order on one connection, in one turn; gives their results, an error of a single
         command in its place.
 
-        A script that the store does not know is loaded and sent again, behind the rest. Raises ``StoreUnavailable``.
+        A script that the store does not know is loaded and sent again, behind the rest. ``again``: if the connection
+        breaks, all of them are sent once more.
         """
-        results = await self.pipeline(commands)
+        results = await self.pipeline(commands, again=again, patient=patient, within_s=within_s)
         unknown = [i for i, result in enumerate(results) if isinstance(result, errors.NoScriptError)]
         if unknown:
-            shas = {commands[i][1] for i in unknown}
-            try:
-                async with asyncio.timeout(COMMAND_TIMEOUT_S):
-                    for sha in shas:
-                        await self._load(by_sha()[sha])
-            except _CAUGHT as error:
-                raise unavailable(error) from error
-            for i, result in zip(unknown, await self.pipeline([commands[i] for i in unknown]), strict=True):
+            rest = [commands[i] for i in unknown]
+            loads: list[Command] = [
+                ("SCRIPT", "LOAD", by_sha()[sha].source) for sha in dict.fromkeys(command[1] for command in rest)
+            ]
+            found = await self._beside(rest[0], [*loads, *rest], again=again, within_s=within_s)
+            for i, result in zip(unknown, found[len(loads) :], strict=True):
                 results[i] = result
-        for result in results:
-            if isinstance(result, Exception) and trouble(result):
-                raise unavailable(result) from result
+        for command, result in zip(commands, results, strict=True):
+            if isinstance(result, Exception):
+                await self._see_to(command, result)
         return results
 
-    async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
-        """Commands in one turn, as ``exchange`` sends them. Raises ``StoreUnavailable``."""
-        pipe = self.redis.pipeline(transaction=False)
-        for command in commands:
-            pipe.execute_command(*command)
-        try:
-            async with asyncio.timeout(COMMAND_TIMEOUT_S):
-                results: list[Any] = await pipe.execute(raise_on_error=False)
-        except _CAUGHT as error:
-            if trouble(error):
-                raise unavailable(error) from error
-            raise
-        return results
+    async def eager(self, commands: Sequence[Command]) -> list[Any]:
+        """As ``exchange``, for somebody who would rather be refused than wait: for ``EAGER_S``, and as long as large
+        arguments take.
+        """
+        size = sum(len(part) for command in commands for part in command if isinstance(part, bytes))
+        return await self.exchange(commands, within_s=EAGER_S + size / EAGER_BYTES_S)
+
+    async def pipeline(
+        self, commands: Sequence[Command], *, again: bool, patient: bool, within_s: float = COMMAND_TIMEOUT_S
+    ) -> list[Any]:
+        """Commands in one turn, as ``exchange`` sends them, and what the server said to each."""
+        return await self._link.run(commands, within_s=within_s, again=again, patient=patient)
+
+    async def _beside(self, like: Command, commands: Sequence[Command], *, again: bool, within_s: float) -> list[Any]:
+        """Commands to the server that ``like`` went to."""
+        return await self.pipeline(commands, again=again, patient=False, within_s=within_s)
+
+    async def _see_to(self, command: Command, error: Exception) -> None:
+        """The error of a single command: one of the store's is raised as such, one of the command's own is left."""
+        if refusal := await self._link_of(key_of(command)).refuse(error):
+            raise refusal from error
+        if spoilt(error, script=command[0] == "EVALSHA"):
+            await self._mend(command, error)
+            raise unavailable(SPOILT) from error
+
+    async def _mend(self, command: Command, error: Exception) -> None:
+        """Somebody else wrote to keys of ours: drops what no script can work with, seldom enough to cost nothing."""
+        now = asyncio.get_running_loop().time()
+        if now - self._mended_at < MEND_EVERY_S:
+            return
+        self._mended_at = now
+        name = by_sha()[command[1]].name if command[0] == "EVALSHA" else command[0]
+        gone = await mend(self, key_of(command))
+        log.error("%s met what Doublebuffer never wrote (%s); dropped: %s", name, type(error).__name__, gone or "none")
+
+    # --- reads that wait
 
     async def read_streams(
         self,
@@ -147,46 +155,65 @@ class Store:
         *,
         trim: Mapping[str, str] | None = None,
     ) -> list[tuple[str, list[Entry]]]:
-        """Entries beyond the ids given, ``count`` a stream at most; waits up to ``block_s`` (≤ 30) for the first.
-        Empty: none came.
+        """Entries beyond the ids given, ``count`` a stream at most; waits up to ``block_s`` (≤ 30) for the first, and
+        a little for a store that is away. Empty: none came.
 
-        ``trim``: stream → id of an entry that was processed; what is older is dropped, in the same turn. Raises
-        ``StoreUnavailable``.
+        ``trim``: stream → id of an entry that was processed; what is older is dropped, in the same turn.
         """
         block_ms = max(1, int(min(block_s, MAX_BLOCK_S) * 1000))
         read: Command = ("XREAD", "COUNT", count, "BLOCK", block_ms, "STREAMS", *streams.keys(), *streams.values())
-        try:
-            async with asyncio.timeout(block_ms / 1000 + COMMAND_TIMEOUT_S):
-                if trim:
-                    pipe = self._blocking.pipeline(transaction=False)
-                    for key, last in trim.items():
-                        pipe.execute_command("XTRIM", key, "MINID", last)
-                    pipe.execute_command(*read)
-                    reply = (await pipe.execute())[-1]
-                else:
-                    reply = await self._blocking.execute_command(*read)
-        except _CAUGHT as error:
-            if trouble(error):
-                raise unavailable(error) from error
-            raise
-        return entries_of(reply)
+        trims: list[Command] = [("XTRIM", key, "MINID", last) for key, last in (trim or {}).items()]
+        result = await self._read([*trims, read], block_ms / 1000)
+        if isinstance(result, Exception):
+            await self._see_to(read, result)
+            raise result
+        return entries_of(result)
+
+    async def _read(self, commands: Sequence[Command], block_s: float) -> Any:
+        return await self._link.read(commands, block_s)
 
     def ring(self, *names: str) -> None:
         """Wakes embedded readers of the streams so named: ``jobs``, ``bell``, ``ctl``, ``inbox``. A Redis wakes its
         own.
         """
 
+    # --- the store itself
+
     async def ping(self) -> None:
-        """Raises ``StoreUnavailable``."""
-        try:
-            async with asyncio.timeout(COMMAND_TIMEOUT_S):
-                await self.redis.ping()
-        except _CAUGHT as error:
-            raise unavailable(error) from error
+        """Returns if the store answers."""
+        await self.eager([("PING",)])
+
+    async def takes_writes(self, base: str) -> None:
+        """Returns if the store takes something new among the names that begin with ``base``."""
+        (result,) = await self.eager([("SET", f"{base}write", "", "EX", 60)])
+        if isinstance(result, Exception):
+            raise result
+
+    async def info(self, section: str) -> dict[str, Any]:
+        """What the server tells of itself. Raises redis-py's ``ResponseError`` where the user may not ask."""
+        (result,) = await self.eager([("INFO", section)])
+        if isinstance(result, Exception):
+            raise result
+        return dict(result)
 
     async def aclose(self) -> None:
-        await self.redis.aclose()
-        await self._blocking.aclose()
+        await self._link.aclose()
+
+
+def key_of(command: Command) -> str:
+    """The key by which a command finds its server; empty: any will do."""
+    match command[0]:
+        case "EVALSHA":
+            key = command[3]
+        case "XREAD":
+            key = command[command.index("STREAMS") + 1]
+        case "SCAN":
+            key = command[3]
+        case "PING" | "INFO" | "SCRIPT" | "CLUSTER":
+            key = ""
+        case _:
+            key = command[1]
+    return key.decode() if isinstance(key, bytes) else str(key)
 
 
 def entries_of(reply: Any) -> list[tuple[str, list[Entry]]]:

@@ -9,6 +9,7 @@ from typing import Any
 from redis import exceptions as errors
 
 from buffer.access import MAX_BLOCK_S, Command, Entry, Store, entries_of
+from buffer.link import COMMAND_TIMEOUT_S, Link
 from buffer.scripting import by_sha
 
 
@@ -18,23 +19,31 @@ class EmbeddedStore(Store):
     embedded = True
 
     def __init__(self, redis: Any, *, prefix: str) -> None:
-        super().__init__(redis, redis, prefix=prefix)
+        super().__init__(Link(redis, redis, "memory"), prefix=prefix)
         self._sleepers: set[tuple[frozenset[str], asyncio.Event]] = set()
-        self._link: Any = None
+        self._connection: Any = None
         self._compiled: set[str] = set()
         self._turn = asyncio.Lock()
 
-    async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
+    async def pipeline(
+        self,
+        commands: Sequence[Command],
+        *,
+        again: bool = True,
+        patient: bool = True,
+        within_s: float = COMMAND_TIMEOUT_S,
+    ) -> list[Any]:
         # One connection, without the client's pool and pipeline around it: they cost more than most commands.
         results: list[Any] = []
         async with self._turn:
-            if self._link is None:
-                self._link = await self.redis.connection_pool.get_connection()
+            if self._connection is None:
+                self._connection = self.redis.connection_pool.make_connection()
+                await self._connection.connect()
             commands = [await self._short(command) if command[0] == "EVALSHA" else command for command in commands]
-            await self._link.send_packed_command(self._link.pack_commands(commands), check_health=False)
+            await self._connection.send_packed_command(self._connection.pack_commands(commands), check_health=False)
             for command in commands:
                 try:
-                    result = await self._link.read_response()
+                    result = await self._connection.read_response()
                 except errors.ResponseError as error:
                     result = error
                 else:
@@ -48,16 +57,13 @@ class EmbeddedStore(Store):
         part = by_sha()[command[1]]
         if part.name not in self._compiled:
             source = f"redis.db_{part.name} = function()\n{part.source}\nend"
-            await self._link.send_command("EVAL", source, 0)
-            await self._link.read_response()
+            await self._connection.send_command("EVAL", source, 0)
+            await self._connection.read_response()
             self._compiled.add(part.name)
         return ("EVAL", f"return redis.db_{part.name}()", *command[2:])
 
-    async def one(self, command: Command) -> Any:
-        (result,) = await self.pipeline([command])
-        if isinstance(result, Exception):
-            raise result
-        return result
+    def pressing(self, base: str, command: Command) -> Command:
+        return command
 
     def ring(self, *names: str) -> None:
         for wanted, event in self._sleepers:
@@ -94,9 +100,9 @@ class EmbeddedStore(Store):
             self._sleepers.discard(sleeper)
 
     async def aclose(self) -> None:
-        if self._link is not None:
-            await self.redis.connection_pool.release(self._link)
-            self._link = None
+        if self._connection is not None:
+            await self._connection.disconnect()
+            self._connection = None
         await self.redis.aclose()
 
 

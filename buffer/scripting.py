@@ -53,6 +53,7 @@ SCRIPTS = (
     "peek",
     "place",
     "prefilled",
+    "press",
     "pull",
     "reap",
     "release",

@@ -6,20 +6,21 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import redis.asyncio as aioredis
-from redis.asyncio.cluster import ClusterNode, RedisCluster
 from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
 from buffer.access import Store, StoreUnavailable
+from buffer.cluster import ClusterStore, Place
 from buffer.embedded import EmbeddedStore
+from buffer.link import Link
+from buffer.sentinel import MasterConnection, Sentinels
 
 __all__ = ["EmbeddedStore", "Store", "StoreUnavailable", "open_store"]
 
 CONNECT_TIMEOUT_S = 3.0
 POOL_TIMEOUT_S = 5.0
 CONNECTIONS = 32
-"""Of commands, a process."""
+"""Of commands, a process and server; and so many again of reads that wait."""
 
 
 async def open_store(redis_url: str | None, *, prefix: str = "doublebuffer") -> Store:
@@ -35,11 +36,11 @@ async def open_store(redis_url: str | None, *, prefix: str = "doublebuffer") -> 
         return EmbeddedStore(FakeAsyncRedis(server=FakeServer(), protocol=2, socket_timeout=None), prefix=prefix)
     scheme = redis_url.partition("://")[0]
     if scheme in ("redis", "rediss", "unix"):
-        return Store(_single(redis_url), _single(redis_url), prefix=prefix)
+        return Store(_single(redis_url), prefix=prefix)
     if scheme == "redis+sentinel":
-        return Store(_sentinel(redis_url), _sentinel(redis_url), prefix=prefix)
+        return _sentinel(redis_url, prefix)
     if scheme == "redis+cluster":
-        return Store(_cluster(redis_url), _cluster(redis_url), prefix=prefix)
+        return _cluster(redis_url, prefix)
     raise ValueError("A store's URL begins with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://.")
 
 
@@ -51,35 +52,53 @@ def _options() -> dict[str, Any]:
         "protocol": 2,
         "socket_timeout": None,
         "socket_connect_timeout": CONNECT_TIMEOUT_S,
+        "socket_keepalive": True,
         "retry": Retry(NoBackoff(), 0),
     }
 
 
-def _single(url: str) -> Any:
-    pool = aioredis.BlockingConnectionPool.from_url(
-        url, max_connections=CONNECTIONS, timeout=POOL_TIMEOUT_S, **_options()
-    )
+def _client(**options: Any) -> Any:
+    pool = aioredis.BlockingConnectionPool(max_connections=CONNECTIONS, timeout=POOL_TIMEOUT_S, **_options(), **options)
     return aioredis.Redis.from_pool(pool)
 
 
-def _sentinel(url: str) -> Any:
+def _single(url: str) -> Link:
+    def client() -> Any:
+        options = _options()
+        if url.startswith("unix:"):
+            del options["socket_keepalive"]
+        pool = aioredis.BlockingConnectionPool.from_url(
+            url, max_connections=CONNECTIONS, timeout=POOL_TIMEOUT_S, **options
+        )
+        return aioredis.Redis.from_pool(pool)
+
+    split = urlsplit(url)
+    return Link(client(), client(), split.netloc.rpartition("@")[2] or split.path)
+
+
+def _sentinel(url: str, prefix: str) -> Store:
     hosts, user, password, path = _parts(url, default_port=26379)
     service, _, db = path.partition("/")
     if not service or not (db or "0").isdigit():
         raise ValueError("A Sentinel URL reads redis+sentinel://host:port,host:port/service/db.")
     login = {"username": user, "password": password}
-    options = _options()
-    make: Any = Sentinel  # it has no annotations
-    sentinel = make(hosts, sentinel_kwargs={**_options(), **login}, **options, **login)
-    return sentinel.master_for(service, db=int(db or 0))
+    sentinels = Sentinels(hosts, service, {**_options(), **login})
+
+    def client() -> Any:
+        return _client(connection_class=MasterConnection, find=sentinels.master, db=int(db or 0), **login)
+
+    return Store(Link(client(), client(), f"Sentinel's {service}", close=sentinels.aclose), prefix=prefix)
 
 
-def _cluster(url: str) -> Any:
+def _cluster(url: str, prefix: str) -> Store:
     hosts, user, password, _ = _parts(url, default_port=6379)
-    options = _options()
-    del options["retry"]  # the cluster client's own retries follow redirections
-    nodes = [ClusterNode(host, port) for host, port in hosts]
-    return RedisCluster(startup_nodes=nodes, username=user, password=password, **options)
+
+    def link(place: Place) -> Link:
+        host, port = place
+        login = {"host": host, "port": port, "username": user, "password": password}
+        return Link(_client(**login), _client(**login), f"{host}:{port}")
+
+    return ClusterStore(hosts, link, prefix=prefix)
 
 
 def _parts(url: str, *, default_port: int) -> tuple[list[tuple[str, int]], str | None, str | None, str]:

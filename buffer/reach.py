@@ -1,0 +1,145 @@
+"""Whether a server of the store is there, as its commands find out, and one look after another while it is not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+
+from buffer.trouble import CROWDED, SILENT, StoreUnavailable, Trouble, unavailable
+
+log = logging.getLogger("doublebuffer.buffer")
+
+LOOK_S = 1.0
+"""How long a look may take."""
+LOOK_EVERY_S = (0.05, 0.5)
+"""From one look to the next: the first pause, doubled up to the second."""
+PATIENCE_S = 2.0
+"""How long a patient caller waits for the server before it is told."""
+TELL_EVERY_S = 30.0
+"""How often the log tells of the same refusal."""
+GRACE_S = 1.0
+"""How long a command from before an outage may still take when it is over: its connection may lead nowhere."""
+
+
+class Reach:
+    """Of one server. ``look`` asks it for a sign of life, and raises ``StoreUnavailable``; ``name``: for the log.
+
+    While it is away, callers that cannot wait are refused at once. Those that can look for it, one at a time.
+    """
+
+    def __init__(self, look: Callable[[], Awaitable[None]], name: str) -> None:
+        self._look = look
+        self._name = name
+        self._away: Trouble | None = None
+        self._away_at = 0.0
+        self._heard_at = float("-inf")
+        self._look_at = 0.0
+        self._pause_s = 0.0
+        self._turn = asyncio.Lock()
+        self._waits: set[asyncio.Timeout] = set()
+        self._told_at: dict[str, float] = {}
+
+    @property
+    def away(self) -> Trouble | None:
+        """Why it is away. None: it is there, as far as is known, or nobody has looked for a while."""
+        overdue = self._look_at + LOOK_S < _now() and not self._turn.locked()
+        return None if overdue else self._away
+
+    async def there(self, *, patient: bool) -> None:
+        """Returns at once if it is there; else looks for it, ``PATIENCE_S`` at most if patient. Raises
+        ``StoreUnavailable``.
+        """
+        if self._away is None:
+            return
+        if not patient:
+            if self.away is None:
+                await self._look_now()
+        else:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PATIENCE_S):
+                    while self._away is not None:
+                        await self._look_now()
+        if self._away is not None:
+            raise unavailable(self._away)
+
+    async def _look_now(self) -> None:
+        """Looks, when it is time for it and nobody else does."""
+        async with self._turn:
+            if self._away is None:
+                return
+            await asyncio.sleep(self._look_at - _now())
+            self._pause_s = min(LOOK_EVERY_S[1], max(LOOK_EVERY_S[0], self._pause_s * 2))
+            try:
+                async with asyncio.timeout(LOOK_S):
+                    await self._look()
+            except StoreUnavailable as error:
+                self._away = Trouble(str(error), error.soon)
+            except TimeoutError:
+                self._away = SILENT
+            else:
+                self.heard()
+            finally:
+                self._look_at = _now() + self._pause_s
+
+    def heard(self) -> None:
+        """It answered something."""
+        self._heard_at = _now()
+        if self._away is None:
+            return
+        log.warning("the store at %s is back after %.1f s", self._name, self._heard_at - self._away_at)
+        self._away = None
+        self.hurry()
+
+    def hurry(self) -> None:
+        """What is under way may wait ``GRACE_S`` more: its connections may lead nowhere."""
+        until = _now() + GRACE_S
+        for wait in self._waits:
+            at = wait.when()
+            if not wait.expired() and (at is None or at > until):
+                wait.reschedule(until)
+
+    def failed(self, found: Trouble, began_at: float) -> StoreUnavailable:
+        """A command that was sent at ``began_at`` had no answer. The error to raise."""
+        if found is CROWDED:
+            # There is no connection more, and those that there are do.
+            return self.refused(found)
+        if self._heard_at < began_at and self._away is None:
+            log.warning("the store at %s is away: %s", self._name, found.text)
+            self._away, self._away_at = found, _now()
+            self._pause_s = 0.0
+            self._look_at = self._away_at
+        return unavailable(found)
+
+    async def doubted(self, found: Trouble, began_at: float) -> StoreUnavailable:
+        """As ``failed``, of a connection that had long been quiet: that it broke does not mean that the server did."""
+        if self._away is None and self._heard_at < began_at:
+            try:
+                async with asyncio.timeout(LOOK_S):
+                    await self._look()
+                self.heard()
+            except (StoreUnavailable, TimeoutError):
+                return self.failed(found, began_at)
+        return unavailable(found)
+
+    def refused(self, found: Trouble) -> StoreUnavailable:
+        """It answered, and would not. The error to raise."""
+        if _now() - self._told_at.get(found.text, float("-inf")) > TELL_EVERY_S:
+            self._told_at[found.text] = _now()
+            log.warning("the store at %s: %s", self._name, found.text)
+        return unavailable(found)
+
+    @asynccontextmanager
+    async def limit(self, within_s: float) -> AsyncIterator[None]:
+        """Raises ``TimeoutError`` after so long, or ``GRACE_S`` after the end of an outage."""
+        async with asyncio.timeout(within_s) as wait:
+            self._waits.add(wait)
+            try:
+                yield
+            finally:
+                self._waits.discard(wait)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
