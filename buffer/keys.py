@@ -20,6 +20,8 @@ CTL_S = 60
 BODY_S = 60
 """Lifetime of a large body that was put ahead of its submit."""
 SWEPT_S = 86400
+CLAIMED_S = 3600
+"""Lifetime of what an idempotency key stands for while that is under way; of its answer, ``DONE_JOB_S``."""
 
 FIXED = (
     "jobs:thinking",
@@ -36,6 +38,13 @@ FIXED = (
 none either, and empty themselves.
 """
 SELF_EMPTYING = ("wait:", "turn:", "due:", "load:", "inputs")
+
+
+def claimed(prefix: str, digest: str) -> str:
+    """Hash: what an idempotency key stands for. ``digest``: of the key and of whoever sent it. Of no pool: requests for
+    models of several pools may come with the same key.
+    """
+    return f"{prefix}:claimed:{{{digest}}}"
 
 
 class Keys:

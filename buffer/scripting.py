@@ -48,8 +48,10 @@ def by_sha() -> dict[str, Script]:
 SCRIPTS = (
     "append",
     "cancel",
+    "claim",
     "create",
     "depths",
+    "leave",
     "peek",
     "place",
     "prefilled",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from buffer.job import Chat, End, Event, Failure
@@ -131,14 +132,18 @@ RESPONSES = Form(
 )
 
 
-def anthropic_form(request_id: str) -> Form:
-    """Anthropic's errors name the request that they belong to."""
+def anthropic_form(request_id: str, input_tokens: int = 0) -> Form:
+    """Anthropic's errors name the request that they belong to. ``input_tokens``: about how many its prompt has; 0: to
+    be counted.
+    """
+    stream = partial(anthropic.Stream, request_id=request_id, input_tokens=input_tokens)
+    whole = partial(anthropic.Whole, request_id=request_id, input_tokens=input_tokens)
     return Form(
         api="anthropic",
         stream_type=SSE,
         parse=anthropic.parse_chat,
-        stream=lambda chat, id, now, _: anthropic.Stream(chat, id=id, created=now, request_id=request_id),
-        whole=lambda chat, id, now: anthropic.Whole(chat, id=id, created=now, request_id=request_id),
+        stream=lambda chat, id, now, _: stream(chat, id=id, created=now),
+        whole=lambda chat, id, now: whole(chat, id=id, created=now),
         error=lambda failure: anthropic.error(failure, request_id),
         unknown_model=anthropic.unknown_model,
         cannot_think=None,

@@ -4,12 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import structs
+
 from buffer.job import Chat, ToolDelta
 
 
 def hides(chat: Chat) -> bool:
     """Whether thinking that comes all the same is kept from the client."""
     return chat.think == "off" or not chat.show_reasoning
+
+
+def shape(chat: Chat) -> Chat:
+    """What of a chat its answer needs: nothing of the prompt."""
+    return structs.replace(
+        chat,
+        messages=[],
+        prompt=None if chat.prompt is None else "",
+        suffix=None if chat.suffix is None else "",
+        prompt_tokens=[],
+        stop=[],
+        tools=[],
+        tool_choice=None,
+        format=None,
+        keep_alive=None,
+        options={},
+        extra={},
+    )
 
 
 class Call:

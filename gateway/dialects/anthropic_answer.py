@@ -51,8 +51,9 @@ def token_count(chat: Chat) -> int:
 class _Message:
     """What streams and whole answers have in common."""
 
-    def __init__(self, chat: Chat, *, id: str, request_id: str) -> None:
+    def __init__(self, chat: Chat, *, id: str, request_id: str, input_tokens: int) -> None:
         self._chat = chat
+        self._known_tokens = input_tokens
         self._request_id = request_id
         # Nobody but us could check it; clients that got none send the thinking back as words, or not at all.
         self._signature = quote(id)
@@ -73,12 +74,15 @@ class _Message:
         steps = self._blocks.end()
         return (_BAD_CALL if self._blocks.has_broken_calls else None), steps
 
+    def _input_tokens(self) -> int:
+        return self._known_tokens or token_count(self._chat)
+
     def _reason(self) -> bytes:
         reason = self._blocks.reason
         return _REASONS.get(reason) or (b'"tool_use"' if self._blocks.has_calls else b'"end_turn"')
 
     def _usage(self) -> bytes:
-        told = self._blocks.usage or Usage(token_count(self._chat), self._blocks.pieces)
+        told = self._blocks.usage or Usage(self._input_tokens(), self._blocks.pieces)
         return _usage(told.prompt, told.cached or 0, told.completion, told.reasoning)
 
 
@@ -98,8 +102,11 @@ def _usage(prompt: int, cached: int, completion: int, reasoning: int | None = No
 class Stream(_Message):
     """A streamed answer. How its events are grouped changes nothing in it."""
 
-    def __init__(self, chat: Chat, *, id: str, created: float = 0.0, request_id: str = "") -> None:
-        super().__init__(chat, id=id, request_id=request_id)
+    def __init__(
+        self, chat: Chat, *, id: str, created: float = 0.0, request_id: str = "", input_tokens: int = 0
+    ) -> None:
+        """``input_tokens``: about how many the prompt has; 0: to be counted."""
+        super().__init__(chat, id=id, request_id=request_id, input_tokens=input_tokens)
         self._started = False
 
     def heartbeat(self, now: float) -> bytes:
@@ -133,7 +140,7 @@ class Stream(_Message):
         if self._started:
             return []
         self._started = True
-        usage = _usage(token_count(self._chat), 0, 0)
+        usage = _usage(self._input_tokens(), 0, 0)
         message = self._head + b'],"stop_reason":null,"stop_sequence":null,"usage":%b}' % usage
         return [_event(b"message_start", b'{"type":"message_start","message":%b}' % message)]
 
@@ -184,8 +191,11 @@ def _delta(block: Block, text: str) -> bytes:
 class Whole(_Message):
     """An answer in one object."""
 
-    def __init__(self, chat: Chat, *, id: str, created: float = 0.0, request_id: str = "") -> None:
-        super().__init__(chat, id=id, request_id=request_id)
+    def __init__(
+        self, chat: Chat, *, id: str, created: float = 0.0, request_id: str = "", input_tokens: int = 0
+    ) -> None:
+        """``input_tokens``: about how many the prompt has; 0: to be counted."""
+        super().__init__(chat, id=id, request_id=request_id, input_tokens=input_tokens)
 
     def feed(self, events: Sequence[Event], now: float) -> bytes:
         self._blocks.feed(events)

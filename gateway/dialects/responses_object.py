@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from buffer.job import Chat, End, Failure, Usage
+from buffer.job import Chat, End, Failure, Message, Usage
 from gateway.dialects.blocks import Block, Blocks
 from gateway.dialects.errors import failure_of, sentence
 from gateway.dialects.text import dump, one_line, quote
@@ -120,6 +120,20 @@ class Responding:
     def _object(self, status: bytes, blocks: Sequence[Block], usage: bytes) -> bytes:
         items = b",".join(self.item(block) for block in blocks)
         return b'%b%b,"output":[%b],"usage":%b%b' % (self._head, status, items, usage, self._tail)
+
+
+def shape(chat: Chat) -> Chat:
+    """What of a chat its answer needs: of the prompt, what OpenAI says back."""
+    asked = _asked.decode(chat.extra[ASKED]) if ASKED in chat.extra else Asked()
+    first = Message("system", chat.messages[0].text()[: asked.instructions]) if asked.instructions else None
+    return msgspec.structs.replace(
+        chat,
+        messages=[first] if first else [],
+        stop=[],
+        keep_alive=None,
+        options={},
+        extra={name: chat.extra[name] for name in (ASKED, "user") if name in chat.extra},
+    )
 
 
 def text_part(text: bytes) -> bytes:

@@ -1,0 +1,86 @@
+"""How an answer is told once more to whoever comes back for it: kept beside the answer, without the prompt."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from buffer.job import Chat
+from gateway.call import Call
+from gateway.dialects import anthropic
+from gateway.dialects.answer import shape
+from gateway.dialects.responses_object import shape as responses_shape
+from gateway.forms import COMPLETIONS, GENERATE, OLLAMA, OPENAI, RESPONSES, Form, anthropic_form
+from gateway.intake import Order
+
+_FORMS: Final[Mapping[str, Form]] = {
+    "/v1/chat/completions": OPENAI,
+    "/v1/completions": COMPLETIONS,
+    "/v1/responses": RESPONSES,
+    "/api/chat": OLLAMA,
+    "/api/generate": GENERATE,
+}
+_MESSAGES = "/v1/messages"
+
+
+class Told(Struct, omit_defaults=True):
+    """What of a request its answer needs."""
+
+    path: str
+    chat: Chat
+    """As ``shape`` leaves it. Of several, the first."""
+    created: float
+    """Seconds since 1970."""
+    request_id: str = ""
+    """Anthropic's errors name it."""
+    input_tokens: int = 0
+    """About how many tokens the prompt has, where the answer says so before an engine does."""
+    more: list[str] = []
+    """The other jobs of the same request, each with as many choices."""
+
+    @property
+    def form(self) -> Form:
+        if self.path == _MESSAGES:
+            return anthropic_form(self.request_id, self.input_tokens)
+        return _FORMS[self.path]
+
+    def streamed(self) -> Chat:
+        """The chat of the answer as a stream, whatever it was asked for as."""
+        usage = self.chat.include_usage or not self.chat.stream
+        count = self.chat.n * (1 + len(self.more))
+        return msgspec.structs.replace(self.chat, stream=True, include_usage=usage, n=count)
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Told)
+
+
+def read_told(data: bytes) -> Told | None:
+    """None: the request has no answer that could be told as a stream."""
+    try:
+        told = _decoder.decode(data) if data else None
+    except msgspec.MsgspecError:
+        return None
+    return told if told is not None and (told.path in _FORMS or told.path == _MESSAGES) else None
+
+
+def with_told(orders: Sequence[Order], call: Call, *, det: bool) -> list[Order]:
+    """The orders of one request as they are to be submitted. ``det``: they may outlive its connection."""
+    first = orders[0]
+    told = Told(
+        call.path,
+        responses_shape(first.chat) if call.path == "/v1/responses" else shape(first.chat),
+        time.time(),
+        more=[order.job.id for order in orders[1:]],
+    )
+    if call.path == _MESSAGES:
+        told.request_id, told.input_tokens = call.request_id, anthropic.token_count(first.chat)
+    head = replace(first, job=replace(first.job, told=_encoder.encode(told), det=det))
+    if det:
+        return [head, *(replace(order, job=replace(order.job, det=True)) for order in orders[1:])]
+    return [head, *orders[1:]]
