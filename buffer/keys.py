@@ -123,6 +123,16 @@ class Keys:
         """Hash: lane → id up to which the reaper has looked for left-over entries of ``jobs:<lane>``."""
         return f"{self.base}sweep"
 
+    def crowd(self, lane: str) -> str:
+        """Hash: user → waiting jobs (of embeddings: inputs), counted when a full queue refuses somebody, for a second;
+        one for ``background``, one for all else.
+        """
+        return f"{self.base}crowd:background" if lane == "background" else f"{self.base}crowd"
+
+    def quota(self, name: str) -> str:
+        """List: instants of the last requests with a client's key, newest first; it goes a minute after the last."""
+        return f"{self.base}quota:{name}"
+
     @property
     def dead(self) -> str:
         return f"{self.base}dead"

@@ -57,6 +57,7 @@ SCRIPTS = (
     "prefilled",
     "press",
     "pull",
+    "quota",
     "reap",
     "release",
     "renew",

@@ -1,4 +1,4 @@
--- needs: core job reply place finish count
+-- needs: core job reply place finish count seek owners
 -- ARGV: now, worker, backend, want, slots, kv, prefill, long, reserved slots, kv reserve, lease, expired end, lanes, models:
 -- the number of lanes, the lanes, then the models. Returns: granted jobs, waiting, notes (stream, last id, …; empty if all wanted came).
 local worker, backend = ARGV[2], ARGV[3]
@@ -6,7 +6,7 @@ local want, slots = tonumber(ARGV[4]), tonumber(ARGV[5])
 local kv_limit, prefill_limit, long_limit = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local reserved, kv_reserve = math.min(tonumber(ARGV[9]), slots - 1), tonumber(ARGV[10])
 local lease, expired = tonumber(ARGV[11]), ARGV[12]
-local LOOK = 16
+local LOOK, MOST_OVER = 16, 128
 
 -- Only queues where somebody waits: nothing comes into one meanwhile.
 local models, queues, allowed = {}, {}, {}
@@ -48,6 +48,8 @@ end
 
 -- Jobs that do not fit, and the lowest due of them: nothing that came after it may pass.
 local looked, looked_count, barrier = {}, 0, nil
+-- Jobs whose owners have as many places here as they may while others wait. Whoever else waits passes them, however old they are.
+local over, places, others = {}, owners_at(load_key), {}
 
 -- The lowest score first; within its queue, whose turn it is.
 local function first(quiet)
@@ -66,18 +68,20 @@ local function first(quiet)
   local turn = call('ZRANGE', P .. 'turn:' .. best.name, 0, 0)[1]
   return {id = turn and string.sub(turn, 18) or head, model = best.model, queue = best, turn = turn}
 end
-local function by_score(quiet)
+-- The next by score; where owners over their share are passed over, each queue's next by turn: there the others come soon.
+local function next_one(quiet)
   local best, best_score
   for _, q in ipairs(queues) do
     if q.lane ~= 'background' or quiet then
-      local top = call('ZRANGE', P .. 'wait:' .. q.name, 0, LOOK, 'WITHSCORES')
-      for i = 1, #top, 2 do
-        if not looked[top[i]] then
-          if not best or tonumber(top[i + 1]) < best_score then
-            best, best_score = {id = top[i], model = q.model, queue = q}, tonumber(top[i + 1])
-          end
-          break
-        end
+      local id, score, turn
+      if #over > 0 then
+        turn = unseen(P .. 'turn:' .. q.name, 18, looked)
+        id, score = turn and string.sub(turn, 18), turn and tonumber(string.sub(turn, 1, 16))
+      else
+        id, score = unseen(P .. 'wait:' .. q.name, 1, looked)
+      end
+      if id and (not best or score < best_score) then
+        best, best_score = {id = id, model = q.model, queue = q, turn = turn}, score
       end
     end
   end
@@ -86,14 +90,9 @@ end
 local function lowest_due()
   local best, best_due
   for _, model in ipairs(models) do
-    local top = call('ZRANGE', P .. 'due:' .. model, 0, LOOK, 'WITHSCORES')
-    for i = 1, #top, 2 do
-      if not looked[top[i]] then
-        if not best or tonumber(top[i + 1]) < best_due then
-          best, best_due = {id = top[i], model = model}, tonumber(top[i + 1])
-        end
-        break
-      end
+    local id, due = unseen(P .. 'due:' .. model, 1, looked)
+    if id and (not best or due < best_due) then
+      best, best_due = {id = id, model = model}, due
     end
   end
   return best, best_due
@@ -142,11 +141,40 @@ local function fits(j)
 end
 
 local granted, tags = {}, {}
-while #granted < want and used < slots and looked_count < LOOK do
+local function may(j)
+  return not (barrier and j.arr > barrier) and fits(j)
+end
+local function bar(j)
+  if j.due > 0 then
+    barrier = math.min(barrier or j.due, j.due)
+  end
+end
+local function grant(j)
+  local more = call('HMGET', j.key, 'prefix', 'base', 'spent', 'started', 'tries')
+  j.backend = backend
+  out(j)
+  raise(j)
+  call('HSET', j.key, 'st', 'running', 'worker', worker, 'backend', backend, 'started', more[4] or int(now), 'tries',
+    int((more[5] or 0) + 1))
+  call('ZADD', P .. 'lease', int(now + lease), j.id)
+  call('HSET', load_key, j.id, share(j))
+  tags[j.model .. ':' .. j.lane] = j.tag
+  used, used_kv, used_prefill, used_long = used + 1, used_kv + j.kv, used_prefill + j.prefill, used_long + j.long
+  places.take(j)
+  mark(j, 0, 'start', more[2] or '')
+  frame(j, 0, 'start', (more[2] or '') .. ' ' .. backend)
+  granted[#granted + 1] = {
+    j.id, int(j.fence), j.model, j.lane, j.user, j.inbox, more[1] or '', more[2] or '', more[3] or '0', int(j.fails),
+    int(j.taken), int(j.arr), int(now - j.arr), int(j.kv), int(j.prefill), int(j.long), j.det and '1' or '0',
+    int(j.deadline), int(j.cost),
+  }
+end
+
+while #granted < want and used < slots and looked_count < LOOK and #over < MOST_OVER do
   local quiet = not anybody()
   local c = first(quiet)
   if c and looked[c.id] then
-    c = by_score(quiet)
+    c = next_one(quiet)
   end
   if not c then
     break
@@ -159,30 +187,26 @@ while #granted < want and used < slots and looked_count < LOOK do
   if j and (not allowed[j.lane] or (j.left == backend and now < j.left_until)) then
     -- For another worker; or it failed here, and another back end is to have it.
     looked[j.id] = true
-  elseif j and ((barrier and j.arr > barrier) or not fits(j)) then
+  elseif j and places.over(j, slots) then
+    looked[j.id] = true
+    over[#over + 1] = j
+  elseif j and may(j) then
+    grant(j)
+  elseif j then
     looked[j.id] = true
     looked_count = looked_count + 1
-    if j.due > 0 then
-      barrier = math.min(barrier or j.due, j.due)
+    others[j.owner] = true
+    bar(j)
+  end
+end
+-- What nobody else waits for is theirs.
+for _, j in ipairs(over) do
+  if #granted < want and used < slots and alone(j.owner, others) then
+    if may(j) then
+      grant(j)
+    else
+      bar(j)
     end
-  elseif j then
-    local more = call('HMGET', j.key, 'prefix', 'base', 'spent', 'started', 'tries')
-    j.backend = backend
-    out(j)
-    raise(j)
-    call('HSET', j.key, 'st', 'running', 'worker', worker, 'backend', backend, 'started', more[4] or int(now), 'tries',
-      int((more[5] or 0) + 1))
-    call('ZADD', P .. 'lease', int(now + lease), j.id)
-    call('HSET', load_key, j.id, share(j))
-    tags[j.model .. ':' .. j.lane] = j.tag
-    used, used_kv, used_prefill, used_long = used + 1, used_kv + j.kv, used_prefill + j.prefill, used_long + j.long
-    mark(j, 0, 'start', more[2] or '')
-    frame(j, 0, 'start', (more[2] or '') .. ' ' .. backend)
-    granted[#granted + 1] = {
-      j.id, int(j.fence), j.model, j.lane, j.user, j.inbox, more[1] or '', more[2] or '', more[3] or '0', int(j.fails),
-      int(j.taken), int(j.arr), int(now - j.arr), int(j.kv), int(j.prefill), int(j.long), j.det and '1' or '0',
-      int(j.deadline), int(j.cost),
-    }
   end
 end
 

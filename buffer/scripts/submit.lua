@@ -1,7 +1,7 @@
--- needs: core job place enter count
+-- needs: core job place enter count crowd
 -- ARGV: now, id, model, lane, user, inbox, offset, max wait, timeout, cost, kv, prefill, long, det, limit, body, inputs, owner, share,
 -- how long ago it was first submitted, floor, said, base, spent, have, back end, lease (0: it waits), how it is to be told.
--- An empty body has been put into the record already. Returns: status, fence, state, waiting.
+-- An empty body has been put into the record already. Returns: status, fence, state, waiting; where it is over: how many users wait.
 -- A floor restores what the store has lost: over no record, and over one of a lower fence, even if that is done.
 local id, model, lane, user, inbox = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local limit = tonumber(ARGV[15])
@@ -42,6 +42,10 @@ if known and known.fence >= floor then
 end
 if limit > 0 and waiting + math.max(inputs, 1) > limit then
   call('DEL', key)
+  local mine, users = crowd(lane, user)
+  if mine > limit / users then
+    return {'over', '0', 'gone', mine, users}
+  end
   return {'full', '0', 'gone', waiting}
 end
 if ARGV[14] ~= '1' and call('EXISTS', P .. 'inbox:' .. inbox) == 0 then
