@@ -24,6 +24,10 @@ class _Kept(NamedTuple):
 class Attempt:
     """Events are numbered from 1. Up to ``sent`` they have been sent as frames, up to ``appended`` they stand in the
     reply key.
+
+    An orphan is an attempt that the store does not know: it came back empty or older. It collects what its engine says
+    until its gateway has put the job there again; then it is adopted under a new fence, and what the gateway lacks
+    counts from 1.
     """
 
     __slots__ = (
@@ -38,6 +42,7 @@ class Attempt:
         "inbox",
         "n",
         "nil_since",
+        "orphan",
         "paused",
         "recent_bytes",
         "sent",
@@ -52,6 +57,7 @@ class Attempt:
         self.sent = 0
         self.appended = 0
         self.paused = False
+        self.orphan = False
         self.nil_since: float | None = None
         """Since when (seconds of the loop's clock) its inbox has been missing."""
         self.recent_bytes = 0
@@ -65,6 +71,28 @@ class Attempt:
         self._recent += events
         self.n += len(events)
         self.recent_bytes += sum(map(weight, events))
+
+    def adopt(self, fence: int, inbox: str, have: int) -> bool:
+        """Goes on under a new fence, for a gateway that has events up to ``have``. False: some of the others are no
+        longer kept.
+        """
+        if not self.has_only(have):
+            return False
+        del self._recent[: have - self._base]
+        self.n -= have
+        self.sent = self.appended = self._base = 0
+        self.recent_bytes = sum(map(weight, self._recent))
+        self._kept.clear()
+        self._kept_bytes = 0
+        self.fence, self.inbox = fence, inbox
+        self.orphan = self.paused = False
+        self.nil_since = None
+        return True
+
+    def move(self, inbox: str) -> None:
+        """Its gateway reads there by now."""
+        if inbox != self.inbox:
+            self.inbox, self.nil_since = inbox, None
 
     def missing_for(self, now: float) -> float:
         """How long its inbox has been missing, now that it is. Seconds of the loop's clock."""
@@ -98,13 +126,13 @@ class Attempt:
     def was_appended(self, chunk: Chunk, n: int) -> bool:
         """Notes that the reply key has events up to ``n``. False: it lacks some that are no longer kept."""
         if n >= chunk.n:
-            self._keep(chunk)
+            self._keep(_Kept(chunk.n0, chunk.n, chunk.events))
             self.appended = max(self.appended, chunk.n)
             self._forget()
             return True
         if n >= chunk.n0:
             some = decode_events(chunk.events)[: n - chunk.n0 + 1]
-            self._keep(Chunk(chunk.id, chunk.fence, chunk.n0, n, encode_events(some)))
+            self._keep(_Kept(chunk.n0, n, encode_events(some)))
         return self.has_only(n)
 
     def has_only(self, n: int) -> bool:
@@ -119,12 +147,15 @@ class Attempt:
             if 0 < missing <= len(events):
                 self._recent[:0] = events[:missing]
                 self._base = last.n0 - 1
+            if last.n0 <= n:
+                self._keep(_Kept(last.n0, n, encode_events(events[: n - last.n0 + 1])))
         self.appended = n
+        self.recent_bytes = sum(map(weight, self._recent))
         return n >= self._base
 
-    def _keep(self, chunk: Chunk) -> None:
-        self._kept.append(_Kept(chunk.n0, chunk.n, chunk.events))
-        self._kept_bytes += len(chunk.events)
+    def _keep(self, some: _Kept) -> None:
+        self._kept.append(some)
+        self._kept_bytes += len(some.blob)
         while self._kept_bytes > MOST_KEPT:
             self._kept_bytes -= len(self._kept.popleft().blob)
 

@@ -25,6 +25,11 @@ class Settle:
     drop: bool = False
     result: asyncio.Future[Any] = field(default_factory=_future)
 
+    @property
+    def unwanted(self) -> bool:
+        """If the store does not know the job, nobody will put it there again for this: its client has left."""
+        return self.drop or self.end.kind == "cancelled"
+
     def call(self, lanes: Lanes, attempt: Attempt) -> Command:
         return lanes.settle_call(
             attempt.id,
@@ -44,6 +49,7 @@ class Settle:
 class Release:
     back: GivenBack
     result: asyncio.Future[Any] = field(default_factory=_future)
+    unwanted = False
 
     def call(self, lanes: Lanes, attempt: Attempt) -> Command:
         return lanes.release_call(attempt.id, attempt.fence, attempt.n + 1, self.back)

@@ -91,7 +91,15 @@ class Grants:
         """Keeps the leases of ``jobs``, and the worker's ``ctl`` stream, which it makes. Results in the same order."""
         args = [part for job in jobs for part in job]
         reply = await self._run("renew", worker, micros(lease_s), *args)
-        return [Renewed(status.decode(), inbox.decode()) for status, inbox in reply]
+        return [Renewed(status.decode(), inbox.decode(), *map(int, more)) for status, inbox, *more in reply]
+
+    async def recall(self, worker: str, backend: str, in_hand: Sequence[tuple[str, int]]) -> int:
+        """Puts back the jobs that this worker was granted for ``backend`` and knows nothing of, as after a pull whose
+        answer was lost. ``in_hand``: id and fence of the others. Not while a pull for that back end is under way.
+        """
+        reply = await self._run("recall", worker, backend, *(part for job in in_hand for part in job))
+        self.store.ring("jobs", "inbox")
+        return cast(int, reply)
 
     async def prefilled(self, jobs: Sequence[tuple[str, int]]) -> int:
         """Frees the prefill credit of jobs (id, fence) whose first token has come. Pull afterwards: something may fit
@@ -151,7 +159,7 @@ class Grants:
 
     def settled(self, reply: int | bytes) -> SettleResult:
         self.store.ring("inbox")
-        return reply if isinstance(reply, int) else cast(Literal["ok", "done", "lost", "gone"], reply.decode())
+        return reply if isinstance(reply, int) else cast(Any, reply.decode())
 
     async def settle(
         self,

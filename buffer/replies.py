@@ -14,9 +14,10 @@ from typing import Literal, cast
 from buffer.access import StoreUnavailable
 from buffer.attempt import Attempt
 from buffer.closing import Closing, Release, Settle
-from buffer.job import End, Event
+from buffer.job import End
 from buffer.lanes import Lanes
-from buffer.records import GivenBack, Granted, ReleaseResult
+from buffer.outgoing import MOST_UNSENT, Outgoing
+from buffer.records import GivenBack, ReleaseResult
 from buffer.timing import Alarm, Backoff
 from buffer.turn import Turn
 
@@ -24,17 +25,16 @@ log = logging.getLogger("doublebuffer.buffer")
 
 APPEND_EVERY_S = 0.1
 MOST_IN_INBOX = 2000  # entries that a gateway has not read, above which no more is sent there
-MOST_UNSENT = 1024 * 1024
-"""Bytes of a job's events that are not away yet, above which its engine should not be read."""
 LOOK_AGAIN_S = 0.05
 
 FinishResult = Literal["ok", "done", "lost", "gone"]
 
 
-class ReplyWriter:
+class ReplyWriter(Outgoing):
     """Sends and appends the events of all jobs that a worker runs. ``run`` must run beside whatever else is called.
 
-    ``on_lost(id)`` is called, from ``run``, when a job is found to be another's by now, or nobody's.
+    ``on_lost(id)`` is called, from ``run``, when a job is found to be another's by now, or nobody's; ``on_orphan()``,
+    when the store is found not to know one. Nothing more is sent of that one until ``renewed`` tells how it goes on.
     """
 
     def __init__(
@@ -43,64 +43,23 @@ class ReplyWriter:
         *,
         lease_s: float = 15.0,
         on_lost: Callable[[str], None] = lambda id: None,
+        on_orphan: Callable[[], None] = lambda: None,
         most_in_inbox: int = MOST_IN_INBOX,
     ) -> None:
+        super().__init__()
         self._lanes = lanes
         self._lease_s = lease_s
         self._on_lost = on_lost
+        self._on_orphan = on_orphan
         self._most_in_inbox = most_in_inbox
-        self._attempts: dict[str, Attempt] = {}
-        self._closing: dict[str, Closing] = {}
-        self._unsent: dict[str, Attempt] = {}
-        self._unappended: dict[str, Attempt] = {}
-        self._full: set[str] = set()
-        self._wake = asyncio.Event()
-        self._eased = asyncio.Event()
-        self._strained = False
-        self._append_due = False
         self._append_alarm = Alarm(APPEND_EVERY_S, self._append_now)
         self._look_alarm = Alarm(LOOK_AGAIN_S, self._wake.set)
-
-    def attach(self, granted: Granted) -> None:
-        """Takes a job on. An earlier attempt at it is over, or it had not been granted again."""
-        self.drop(granted.id)
-        self._attempts[granted.id] = Attempt(granted)
-
-    def drop(self, id: str) -> None:
-        """Forgets a job: nothing more of it will be sent."""
-        for table in (self._attempts, self._unsent, self._unappended):
-            table.pop(id, None)
-        closing = self._closing.pop(id, None)
-        if closing is not None and not closing.result.done():
-            closing.result.set_result("lost")
-        self._ease()
-
-    def readdress(self, id: str, inbox: str) -> None:
-        """The job's gateway has another inbox by now (as ``renew`` tells)."""
-        attempt = self._attempts.get(id)
-        if attempt is not None and inbox:
-            attempt.inbox = inbox
-
-    def write(self, id: str, events: list[Event]) -> None:
-        """Sends events of a job, in this turn of the loop. Of a job that was dropped: nothing."""
-        attempt = self._attempts.get(id)
-        if attempt is None or not events:
-            return
-        attempt.write(events)
-        self._strained = self._strained or attempt.recent_bytes > MOST_UNSENT
-        self._unsent[id] = attempt
-        self._unappended[id] = attempt
-        self._wake.set()
-
-    def written(self, id: str) -> int:
-        """Events of a job."""
-        return self._attempts[id].n if id in self._attempts else 0
 
     async def finish(self, id: str, end: End, *, real_tokens: int | None = None, dead: str = "") -> FinishResult:
         """Sends and appends what is left, then settles the job; through an outage of the store, for up to four leases.
 
         ``real_tokens``: what its user's turn is charged in the end. ``dead``: reason of a dead letter.
-        ``lost``: another owns it, ``gone``: nobody does, or the store stayed away.
+        ``lost``: another owns it. ``gone``: nobody does, or the store stayed away. An orphan waits to be adopted first.
         """
         return cast(FinishResult, await self._close(id, Settle(end, real_tokens, dead)))
 
@@ -110,7 +69,7 @@ class ReplyWriter:
 
     async def _close(self, id: str, closing: Closing) -> str:
         attempt = self._attempts.get(id)
-        if attempt is None:
+        if attempt is None or (attempt.orphan and closing.unwanted):
             return "gone"
         self._closing[id] = closing
         self._wake.set()
@@ -124,33 +83,6 @@ class ReplyWriter:
             # By now this worker may have pulled the same job again: that is another attempt.
             if self._attempts.get(id) is attempt:
                 self.drop(id)
-
-    def pause(self, id: str) -> None:
-        """Its gateway has enough for now."""
-        if id in self._attempts:
-            self._attempts[id].paused = True
-
-    def go(self, id: str) -> None:
-        """Its gateway can take more."""
-        if id in self._attempts:
-            self._attempts[id].paused = False
-            self._ease()
-
-    def blocked(self, id: str) -> bool:
-        """Whether the job's engine should not be read now."""
-        attempt = self._attempts.get(id)
-        return attempt is not None and (
-            attempt.paused or attempt.inbox in self._full or attempt.recent_bytes > MOST_UNSENT
-        )
-
-    async def ready(self, id: str) -> None:
-        """Waits until the job's engine may be read on, or the job has been dropped."""
-        while self.blocked(id):
-            await self._eased.wait()
-
-    def _ease(self) -> None:
-        self._eased.set()
-        self._eased = asyncio.Event()
 
     async def run(self) -> None:
         """Sends what comes in, until cancelled."""
@@ -172,7 +104,9 @@ class ReplyWriter:
 
     async def _turn(self) -> None:
         turn = Turn(self._lanes)
-        closing = {id: one for id, one in self._closing.items() if id in self._attempts}
+        closing = {
+            id: one for id, one in self._closing.items() if id in self._attempts and not self._attempts[id].orphan
+        }
         due = dict(self._unappended) if self._append_due else {id: self._attempts[id] for id in closing}
         turn.append([attempt for attempt in (due | self._unsent).values() if attempt.det])
         by_inbox: dict[str, list[Attempt]] = {inbox: [] for inbox in self._full}
@@ -209,10 +143,16 @@ class ReplyWriter:
             if self._attempts.get(attempt.id) is attempt and attempt.id not in self._closing:
                 self.drop(attempt.id)
                 self._on_lost(attempt.id)
+        for attempt in turn.orphans:
+            if self._attempts.get(attempt.id) is attempt:
+                self._set_aside(attempt)
+                self._on_orphan()
         now = asyncio.get_running_loop().time()
         for attempt in turn.missing:
             # Without its inbox, a job's gateway is gone: after a lease of that, so is the job.
-            if attempt.missing_for(now) >= self._lease_s and self._attempts.get(attempt.id) is attempt:
+            if attempt.orphan or self._attempts.get(attempt.id) is not attempt:
+                continue
+            if attempt.missing_for(now) >= self._lease_s:
                 self._closing.setdefault(attempt.id, Settle(End("cancelled"), drop=True))
                 self._wake.set()
         for inbox, length in turn.lengths.items():
@@ -225,7 +165,9 @@ class ReplyWriter:
         for table, done in ((self._unsent, Attempt.all_sent), (self._unappended, Attempt.all_appended)):
             for id in [id for id, attempt in table.items() if done(attempt)]:
                 del table[id]
-        if self._strained and not any(attempt.recent_bytes > MOST_UNSENT for attempt in self._attempts.values()):
+        if self._strained and not any(
+            attempt.recent_bytes > MOST_UNSENT and not attempt.orphan for attempt in self._attempts.values()
+        ):
             self._strained = False
             self._ease()
         if self._unappended:

@@ -59,6 +59,7 @@ SCRIPTS = (
     "pull",
     "quota",
     "reap",
+    "recall",
     "release",
     "renew",
     "requeue",

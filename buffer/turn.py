@@ -26,6 +26,8 @@ class Turn:
         self._readers: list[Callable[[Any], None]] = []
         self.lost: list[Attempt] = []
         """Attempts whose job is another's, or whose reply key cannot be completed any more."""
+        self.orphans: list[Attempt] = []
+        """Attempts that the store does not know."""
         self.missing: list[Attempt] = []
         """Attempts whose inbox is not there; detached ones do not need one."""
         self.lengths: dict[str, int] = {}
@@ -51,7 +53,7 @@ class Turn:
     def close(self, attempt: Attempt, closing: Closing) -> None:
         self._add(
             closing.call(self._lanes, attempt),
-            lambda reply: self.closed.append((attempt, closing, closing.read(self._lanes, reply))),
+            partial(self._closed, attempt, closing, attempt.fence),
         )
 
     def _add(self, command: Command, reader: Callable[[Any], None]) -> None:
@@ -69,8 +71,20 @@ class Turn:
                 raise result
             reader(result)
 
+    # While a turn is under way, an attempt may be adopted: what the turn did under the old fence counts no more.
+
+    def _closed(self, attempt: Attempt, closing: Closing, fence: int, reply: Any) -> None:
+        result = closing.read(self._lanes, reply)
+        if result == "orphan":
+            if attempt.fence == fence:
+                self.orphans.append(attempt)
+        elif attempt.fence == fence:
+            self.closed.append((attempt, closing, result))
+
     def _sent(self, pairs: Sequence[tuple[Attempt, Part]], reply: Any) -> None:
         for attempt, part in pairs:
+            if attempt.fence != part.fence:
+                continue
             attempt.was_sent(part.n + len(part.events) - 1)
             if reply is None:
                 if not attempt.det:
@@ -80,5 +94,9 @@ class Turn:
 
     def _appended(self, pairs: Sequence[tuple[Attempt, Chunk]], reply: Any) -> None:
         for (attempt, chunk), result in zip(pairs, self._lanes.appended(reply), strict=True):
-            if not isinstance(result, int) or not attempt.was_appended(chunk, result):
+            if attempt.fence != chunk.fence:
+                continue
+            if result == "orphan":
+                self.orphans.append(attempt)
+            elif not isinstance(result, int) or not attempt.was_appended(chunk, result):
                 self.lost.append(attempt)

@@ -87,9 +87,7 @@ class Drain:
         return await self._ask(queues, want, limits)
 
     async def _ask(self, queues: Sequence[str], want: int, limits: Limits) -> Pulled:
-        pool = self._pool
-        lease_s = pool.settings.lease_seconds
-        return await pool.lanes.pull(pool.worker, self._engine.name, queues, want=want, limits=limits, lease_s=lease_s)
+        return await self._pool.pull(self._engine.name, queues, want=want, limits=limits)
 
     async def _bodies(self, ids: Sequence[str]) -> list[bytes | None]:
         """The jobs are ours by now: whatever the store does, they are not let go of."""

@@ -75,18 +75,10 @@ class EmbeddingDrain:
         while inputs < MOST_INPUTS:
             want = min(PULLED_AT_ONCE, MOST_INPUTS - inputs)
             try:
-                pulled = await pool.lanes.pull(
-                    pool.worker,
-                    desk.engine.name,
-                    queues,
-                    want=want,
-                    limits=LIMITS,
-                    lease_s=pool.settings.lease_seconds,
-                )
+                pulled = await pool.pull(desk.engine.name, queues, want=want, limits=LIMITS)
             except StoreUnavailable:
                 if not hands:
                     raise
-                pool.away()
                 break
             hands += [pool.grant(job, desk.engine, self._calls.stopped) for job in pulled.jobs]
             inputs += sum(job.kv for job in pulled.jobs)

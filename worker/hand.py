@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Literal
 
 from buffer.records import Granted
@@ -31,6 +32,7 @@ class Hand:
         "events",
         "first_at",
         "job",
+        "orphan_at",
         "prefilled",
         "started_at",
         "stream",
@@ -55,6 +57,8 @@ class Hand:
         self.first_at: float | None = None
         self.closing = False
         """It is being settled or given back: what becomes of it is known from the answer to that."""
+        self.orphan_at: float | None = None
+        """Since when the store has not known it, while it answers. By the engine's clock."""
         self.prefilled = False
         """The store knows that the first piece has come."""
         self.away = asyncio.Event()
@@ -71,6 +75,12 @@ class Hand:
     def first(self) -> Hand:
         """Of this and the attempts before it, the one whose answer is being written."""
         return self if self.before is None else self.before.first()
+
+    def adopted(self, fence: int, inbox: str) -> None:
+        """The store lost the job and has it again: it is the same attempt, under another fence."""
+        self.job = replace(self.job, fence=fence, inbox=inbox)
+        self.orphan_at = None
+        self.prefilled = False
 
     def stop(self, why: Why) -> None:
         """Stops what runs in ``stoppable``, now or as soon as it would begin. The first reason stands, but that a lost

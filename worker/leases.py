@@ -6,43 +6,106 @@ import logging
 import time
 
 from buffer.load import WorkerPresence, publish_worker
-from buffer.records import Held
+from buffer.records import Held, Renewed
+from buffer.timing import Alarm
 from worker.firsts import report_first_pieces
+from worker.hand import Hand
 from worker.pool import Pool
 
 log = logging.getLogger("doublebuffer.worker")
 
+ASK_AGAIN_S = 1.0
+"""How often it is asked for jobs that the store does not know."""
+
 
 class Leases:
-    """Renews every quarter of a lease, and at once when the store is back."""
+    """Renews every quarter of a lease, and at once when the store is back.
+
+    A store that came back empty or older does not know the jobs in hand. Their gateways put them there again; until
+    then, for a lease at most, their engines go on and their answers are kept here.
+    """
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._started_at = time.time()
+        self._ask_again = Alarm(min(ASK_AGAIN_S, pool.settings.lease_seconds / 4), pool.renew_now.set)
 
     async def run(self) -> None:
         pool = self._pool
-        await pool.keep_on(self._renew, every_s=pool.settings.lease_seconds / 4, hurry=pool.renew_now)
+        try:
+            await pool.keep_on(self._renew, every_s=pool.settings.lease_seconds / 4, hurry=pool.renew_now)
+        finally:
+            self._ask_again.clear()
 
     async def _renew(self) -> None:
         pool = self._pool
+        was_away = not pool.connected.is_set()
         hands = list(pool.hands.values())
         held = [Held(hand.job.id, hand.job.fence, hand.engine.name) for hand in hands]
         results = await pool.lanes.renew(pool.worker, held, pool.settings.lease_seconds)
+        orphans = sum(hand.orphan_at is not None for hand in hands)
         for hand, result in zip(hands, results, strict=True):
-            pool.replies.readdress(hand.job.id, result.inbox)
-            if result.status == "cancel":
-                hand.stop("cancel")
-            elif result.status != "ok" and not hand.closing:
-                log.warning("job %s is no longer ours (%s)", hand.job.id, result.status)
-                hand.stop("lost")
+            self._take(hand, result, was_away)
+        more = sum(hand.orphan_at is not None for hand in hands) - orphans
+        if more > 0:
+            log.warning("the store does not know %d jobs in hand; they go on until their gateways ask for them", more)
+        await self._recall()
         for engine in pool.engines:
             if engine.short or pool.stopping:
                 await report_first_pieces(pool, engine)
         await publish_worker(pool.lanes.store, pool.lanes.keys, self._presence(), pool.settings.lease_seconds)
-        if not pool.connected.is_set():
+        if not pool.connected.is_set() and not pool.unsure:
             pool.connected.set()
             pool.wake()
+
+    def _take(self, hand: Hand, result: Renewed, was_away: bool) -> None:
+        """What the store told of one job."""
+        kept = self._pool.replies.renewed(hand.job.id, hand.job.fence, result)
+        match result.status:
+            case "orphan":
+                self._wait_for_adoption(hand, was_away)
+            case "adopt" if kept:
+                log.info("job %s is known again, and goes on", hand.job.id)
+                hand.adopted(result.fence, result.inbox)
+                # Whether its client has left meanwhile.
+                self._pool.renew_now.set()
+            case "adopt":
+                log.warning("job %s: too much of its answer was lost", hand.job.id)
+                self._lose(hand)
+            case "lost" if not hand.closing:
+                log.warning("job %s is no longer ours", hand.job.id)
+                hand.stop("lost")
+            case "ok" | "cancel":
+                hand.orphan_at = None
+                if result.status == "cancel":
+                    hand.stop("cancel")
+
+    def _wait_for_adoption(self, hand: Hand, was_away: bool) -> None:
+        now_at = hand.engine.clock()
+        if hand.orphan_at is None or was_away:
+            # Its gateway needs the store too, to put the job there again.
+            hand.orphan_at = now_at
+        if now_at - hand.orphan_at < self._pool.settings.lease_seconds:
+            self._ask_again.set()
+        else:
+            log.warning("job %s: its gateway did not ask for it; it is given up", hand.job.id)
+            self._lose(hand)
+
+    def _lose(self, hand: Hand) -> None:
+        if hand.closing:
+            self._pool.replies.drop(hand.job.id)
+        else:
+            hand.stop("lost")
+
+    async def _recall(self) -> None:
+        """A pull that was not answered may have been carried out: what it granted goes back to its place."""
+        pool = self._pool
+        for backend in list(pool.unsure):
+            in_hand = [(hand.job.id, hand.job.fence) for hand in pool.hands.values()]
+            count = await pool.lanes.recall(pool.worker, backend, in_hand)
+            pool.unsure.discard(backend)
+            if count:
+                log.warning("%d jobs that came for %s while the store did not answer were put back", count, backend)
 
     def _presence(self) -> WorkerPresence:
         return WorkerPresence(

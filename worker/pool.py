@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from buffer.lanes import Lanes
-from buffer.records import Control, Granted
+from buffer.records import Control, Granted, Limits, Pulled
 from buffer.replies import ReplyWriter
 from buffer.settings import Settings
 from buffer.store import StoreUnavailable
@@ -41,6 +41,9 @@ class Pool:
     """The store answered the last renewal. Nothing is pulled while it is unset: after an outage the leases come
     first."""
     renew_now: asyncio.Event = field(default_factory=asyncio.Event)
+    unsure: set[str] = field(default_factory=set)
+    """Back ends for which a pull was not answered: it may have granted jobs that nobody here knows of. Nothing is
+    pulled until that is known."""
     listening: asyncio.Event = field(default_factory=asyncio.Event)
     """A drain has room and found too little: the doorbell is to listen."""
     stopping: bool = False
@@ -51,6 +54,17 @@ class Pool:
             self.connected.clear()
             log.warning("the store does not answer; waiting for it")
         self.renew_now.set()
+
+    async def pull(self, backend: str, queues: Sequence[str], *, want: int, limits: Limits) -> Pulled:
+        """Jobs for a back end; one call at a time for each. Raises ``StoreUnavailable``."""
+        try:
+            return await self.lanes.pull(
+                self.worker, backend, queues, want=want, limits=limits, lease_s=self.settings.lease_seconds
+            )
+        except StoreUnavailable:
+            self.unsure.add(backend)
+            self.away()
+            raise
 
     def take(self, job: Granted, engine: Engine) -> Hand:
         """From here on the job's lease is renewed."""

@@ -104,6 +104,7 @@ class Worker:
 
     def _filled(self, form: type[P], lanes: Lanes, engines: list[Engine]) -> P:
         hands: dict[str, Hand] = {}
+        renew_now = asyncio.Event()
 
         def lost(job: str) -> None:
             if job in hands:
@@ -113,10 +114,11 @@ class Worker:
             worker=self.name,
             settings=self._settings,
             lanes=lanes,
-            replies=ReplyWriter(lanes, lease_s=self._settings.lease_seconds, on_lost=lost),
+            replies=ReplyWriter(lanes, lease_s=self._settings.lease_seconds, on_lost=lost, on_orphan=renew_now.set),
             telemetry=self._telemetry,
             engines=engines,
             hands=hands,
+            renew_now=renew_now,
         )
 
     async def run(self, stop: asyncio.Event) -> None:

@@ -1,13 +1,16 @@
--- needs: core job reply place enter finish
+-- needs: core job reply place enter finish heir
 -- ARGV: now, id, fence, n, why, prefix, base, spent, most attempts, end if they are used up, how long to leave it to other
--- back ends. Returns: waiting, ended, lost, gone.
+-- back ends. Returns: waiting, ended, lost, orphan.
 local fence, why, prefix = tonumber(ARGV[3]), ARGV[5], ARGV[6]
 local j = read(ARGV[2])
 if not j or j.fence < fence then
-  return 'gone'
+  return 'orphan'
 end
-if j.st ~= 'running' or j.fence > fence then
+if j.st ~= 'running' then
   return 'lost'
+end
+if j.fence > fence then
+  return heir(j.key, ARGV[3], int(j.fence)) and 'orphan' or 'lost'
 end
 local n = math.max(tonumber(ARGV[4]), j.n + 1)
 local fails = j.fails

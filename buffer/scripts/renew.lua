@@ -1,5 +1,6 @@
--- needs: core job
--- ARGV: now, worker, lease, [id, fence, backend] …. Returns for each job: status, inbox.
+-- needs: core job heir
+-- ARGV: now, worker, lease, [id, fence, backend] …. Returns for each job: status, inbox, and with adopt: the new fence, and the
+-- number of the last event that the gateway had under the old one.
 local worker, lease = ARGV[2], tonumber(ARGV[3])
 local ctl = P .. 'ctl:' .. worker
 if call('EXPIRE', ctl, 60) == 0 then
@@ -9,17 +10,31 @@ end
 local results = {}
 for i = 4, #ARGV, 3 do
   local j, fence, backend = read(ARGV[i]), tonumber(ARGV[i + 1]), ARGV[i + 2]
+  local result
   if not j or j.fence < fence then
-    results[#results + 1] = {'orphan', ''}
-  elseif j.st ~= 'running' or j.fence > fence then
-    results[#results + 1] = {'lost', ''}
+    result = {'orphan', ''}
+  elseif j.st ~= 'running' then
+    result = {'lost', ''}
+  elseif j.fence == fence then
+    result = {j.cancel ~= '' and 'cancel' or 'ok', j.inbox}
+  elseif heir(j.key, ARGV[i + 1], int(j.fence)) then
+    -- Noted with both fences: the answer may get lost, and then it is asked for again.
+    call('HDEL', j.key, 'adopt')
+    call('HSET', j.key, 'adopted', ARGV[i + 1] .. ':' .. int(j.fence))
+    if j.backend ~= '' and j.backend ~= backend then
+      call('HDEL', P .. 'load:' .. j.backend, j.id)
+    end
+    result = {'adopt', j.inbox, int(j.fence), tonumber(call('HGET', j.key, 'have') or '0')}
   else
+    result = {'lost', ''}
+  end
+  if result[1] ~= 'orphan' and result[1] ~= 'lost' then
     call('ZADD', P .. 'lease', int(now + lease), j.id)
     call('HSET', P .. 'load:' .. backend, j.id, share(j))
     call('HSET', j.key, 'worker', worker, 'backend', backend)
     call('EXPIRE', j.key, JOB_S)
     call('EXPIRE', P .. 'reply:' .. j.id, JOB_S)
-    results[#results + 1] = {j.cancel ~= '' and 'cancel' or 'ok', j.inbox}
   end
+  results[#results + 1] = result
 end
 return results

@@ -1,13 +1,14 @@
--- needs: core job reply place finish
+-- needs: core job reply place finish heir
 -- ARGV: now, id, fence, n, kind, end, real tokens ('' = not known), reason of a dead letter ('' = none).
--- Returns: ok, done, lost, gone, or the number of the last event in the reply key (append the rest first).
+-- Returns: ok, done, lost, orphan (gone, if it was to be dropped), or the number of the last event in the reply key (append the
+-- rest first).
 local fence, kind, real, reason = tonumber(ARGV[3]), ARGV[5], tonumber(ARGV[7]), ARGV[8]
 local j = read(ARGV[2])
 if not j or j.fence < fence then
-  return 'gone'
+  return kind == 'drop' and 'gone' or 'orphan'
 end
 if j.fence > fence then
-  return 'lost'
+  return j.st == 'running' and heir(j.key, ARGV[3], int(j.fence)) and 'orphan' or 'lost'
 end
 if j.st == 'done' then
   return 'done'

@@ -147,8 +147,8 @@ async def test_release_puts_back_with_the_text(lanes: Lanes, why: str, fails: in
 async def test_release_needs_the_fence(lanes: Lanes) -> None:
     first, second = await taken_over(lanes)
     assert await lanes.release("a", first.fence, 1, GivenBack("error")) == "lost"
-    assert await lanes.release("a", second.fence + 1, 1, GivenBack("error")) == "gone"
-    assert await lanes.release("none", 1, 1, GivenBack("error")) == "gone"
+    assert await lanes.release("a", second.fence + 1, 1, GivenBack("error")) == "orphan"
+    assert await lanes.release("none", 1, 1, GivenBack("error")) == "orphan"
     assert await lanes.release("a", second.fence, 1, GivenBack("error")) == "waiting"
     before = await snapshot(lanes)
     assert await lanes.release("a", second.fence, 1, GivenBack("error")) == "lost"
@@ -205,8 +205,9 @@ async def test_settle_needs_the_fence(lanes: Lanes) -> None:
     first, second = await taken_over(lanes)
     before = await snapshot(lanes)
     assert await lanes.settle("a", first.fence, 1, End("done")) == "lost"
-    assert await lanes.settle("a", second.fence + 1, 1, End("done")) == "gone"
-    assert await lanes.settle("none", 1, 1, End("done")) == "gone"
+    assert await lanes.settle("a", second.fence + 1, 1, End("done")) == "orphan"
+    assert await lanes.settle("none", 1, 1, End("done")) == "orphan"
+    assert await lanes.settle("none", 1, 1, End("cancelled"), drop=True) == "gone"
     assert await lanes.settle("a", first.fence, 1, End("cancelled"), drop=True) == "lost"
     assert await snapshot(lanes) == before
     await lanes.release("a", second.fence, 1, GivenBack("drain"))
