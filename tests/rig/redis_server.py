@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -11,6 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+
+AOF = ("--appendonly", "yes", "--appendfsync", "always")
+"""Options of a server that loses nothing: ``stop`` and ``start`` again bring all of it back."""
 
 
 def redis_binary() -> str:
@@ -39,7 +43,9 @@ def free_port() -> int:
 
 @dataclass
 class RedisServer:
-    """Without persistence: ``stop`` and ``start`` again are an empty restart on the same port."""
+    """Without persistence, unless its options say so: ``stop`` and ``start`` again are an empty restart on the same
+    port.
+    """
 
     binary: str
     folder: Path
@@ -76,8 +82,19 @@ class RedisServer:
         except OSError:
             return False
 
+    def freeze(self) -> None:
+        """It keeps all connections and does nothing, until ``thaw``."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.process is not None:
+            self.process.send_signal(number)
+
     def stop(self) -> None:
-        """At once: what it held is lost, its connections are cut."""
+        """At once: what it held is lost unless it keeps a log (``AOF``), its connections are cut."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
