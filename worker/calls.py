@@ -18,8 +18,8 @@ from buffer.job import End, Event, Failure, Usage
 from buffer.store import StoreUnavailable
 from worker.backoff import Backoff
 from worker.desk import Desk, EmbeddingPool, EmbedHand
-from worker.dispatch import CANCELLED, DEFECT, DONE, UNREADABLE
 from worker.endings import Endings
+from worker.ends import CANCELLED, DEFECT, DONE, UNREADABLE
 from worker.joining import Call, Item, Request, plan_calls, shares
 
 log = logging.getLogger("doublebuffer.worker")

@@ -1,4 +1,4 @@
-"""A batch to its back end, one stream a job; and what comes of each."""
+"""A batch to its back end, one stream a job."""
 
 from __future__ import annotations
 
@@ -7,32 +7,23 @@ import logging
 import traceback
 from collections.abc import Sequence
 from contextlib import aclosing
-from typing import Literal
 
 import msgspec
 
 from backends.base import BackendError
-from buffer.job import Chat, End, Event, Failure, Origin, Usage, decode_chat
-from buffer.records import GivenBack
+from buffer.fold import WHOLE_REPLY, fold
+from buffer.heard import Heard, can_go_on, decode_said
+from buffer.job import Chat, Event, Origin, Usage, decode_chat
+from buffer.records import Granted
 from buffer.store import StoreUnavailable
+from worker.aftermath import Aftermath
+from worker.backoff import Backoff
+from worker.ends import DEFECT, DONE, UNREADABLE
 from worker.hand import Hand, StoppedError
 from worker.pool import Pool
+from worker.whole import whole_usage
 
 log = logging.getLogger("doublebuffer.worker")
-
-RETRY_FIRST_S = 0.1
-RETRY_MOST_S = 2.0
-LEAVE_S = 2.0
-"""How long a back end leaves a job that failed there to others that could take it, whichever worker asks."""
-
-DONE = End("done")
-CANCELLED = End("cancelled")
-UNREADABLE = End("failed", Failure("The job could not be read.", status=500, code="unreadable_job"))
-NO_RESUME = End("failed", Failure("The answer broke off and cannot be continued.", code="broken_off"))
-WORKER_STOPS = End(
-    "failed", Failure("The worker is being stopped before the answer was complete.", status=503, code="worker_stopped")
-)
-DEFECT = End("failed", Failure("The worker could not handle this request.", status=500, code="internal_error"))
 
 
 class Dispatch:
@@ -41,6 +32,7 @@ class Dispatch:
     def __init__(self, pool: Pool, tasks: asyncio.TaskGroup) -> None:
         self._pool = pool
         self._tasks = tasks
+        self._aftermath = Aftermath(pool)
 
     def batch(self, hands: Sequence[Hand], bodies: Sequence[bytes | None]) -> None:
         """Starts them all in this turn of the loop, so that the engine takes them in together."""
@@ -57,7 +49,7 @@ class Dispatch:
             where = traceback.extract_tb(error.__traceback__)[-1]
             log.error("job %s: %s at %s:%s", hand.job.id, type(error).__name__, where.filename, where.lineno)
             hand.engine.breaker.undecided()
-            outcome = await self._end(hand, DEFECT)
+            outcome = await self._aftermath.end(hand, DEFECT)
         finally:
             self._put_away(hand)
         self._tell(hand, outcome)
@@ -88,41 +80,56 @@ class Dispatch:
         hand.away.set()
 
     async def _attempt(self, hand: Hand, body: bytes | None) -> str:
-        job = hand.job
-        if job.prefix:
-            hand.engine.breaker.undecided()
-            return await self._end(hand, NO_RESUME)
+        aftermath, engine = self._aftermath, hand.engine
         try:
-            chat = decode_chat(body or b"")
-        except msgspec.DecodeError:
+            hand.begin(decode_chat(body or b""), await self._heard(hand.job))
+        except (msgspec.DecodeError, ValueError):
             self._pool.telemetry.dead_letters.inc()
-            hand.engine.breaker.undecided()
-            return await self._end(hand, UNREADABLE, dead="The job's body could not be read.")
-        hand.whole = not chat.stream
+            engine.breaker.undecided()
+            return await aftermath.end(hand, UNREADABLE, dead="The job's body could not be read.")
+        if hand.complete:
+            # Its worker died with the last word.
+            engine.breaker.undecided()
+            return await aftermath.end(hand, DONE)
+        if hand.begun and not (engine.backend.continues and can_go_on(hand.chat, hand.heard)):
+            return await aftermath.pass_by(hand)
         try:
             with hand.stoppable():
-                await self._stream(hand, chat)
+                await self._stream(hand, hand.chat)
         except StoppedError:
-            self._count(hand, "cancelled")
-            return await self._stopped(hand)
+            aftermath.undecided(hand, "cancelled")
+            return await aftermath.stopped(hand)
         except BackendError as error:
-            return await self._failed(hand, error)
-        hand.engine.breaker.succeeded()
-        self._pool.telemetry.attempt_ended(hand.engine.name, "ok")
-        return await self._end(hand, DONE)
+            return await aftermath.failed(hand, error)
+        return await aftermath.done(hand)
+
+    async def _heard(self, job: Granted) -> Heard:
+        """What earlier attempts said. Raises ``msgspec.DecodeError`` or ``ValueError`` on what cannot be read."""
+        if job.prefix != WHOLE_REPLY:
+            return Heard(decode_said(job.prefix))
+        backoff = Backoff()
+        while True:
+            try:
+                return fold(await self._pool.lanes.reply(job.id)).heard()
+            except StoreUnavailable:
+                self._pool.away()
+                await backoff.pause()
 
     async def _stream(self, hand: Hand, chat: Chat) -> None:
         """Reads the engine's answer into the reply. Leaving it closes the engine's connection."""
-        job, engine, replies = hand.job, hand.engine, self._pool.replies
-        upstream = engine.upstream(job.model) or chat.model
+        job, engine, replies, heard = hand.job, hand.engine, self._pool.replies, hand.heard
+        answer = engine.backend.chat(
+            chat,
+            upstream_model=engine.upstream(job.model) or chat.model,
+            request_id=job.id,
+            said=hand.begun,
+            spent=hand.begun_spent,
+        )
         # What an engine says of itself is no answer yet: an attempt that breaks after it can be made again.
         held: list[Event] = []
-        async with aclosing(engine.backend.chat(chat, upstream_model=upstream, request_id=job.id)) as answer:
+        async with aclosing(answer):
             async for events in answer:
                 engine.flowed(hand.stream)
-                for event in events:
-                    if isinstance(event, Usage):
-                        hand.tokens = event.prompt + event.completion
                 if not hand.events and all(isinstance(event, Origin) for event in events):
                     held.extend(events)
                     continue
@@ -131,76 +138,21 @@ class Dispatch:
                     if engine.short:
                         engine.wake.set()
                     events = [*held, *events]  # noqa: PLW2901
+                heard.add(events)
+                if heard.finished:
+                    self._count(hand, events)
                 hand.events += len(events)
                 replies.write(job.id, events)
                 if replies.blocked(job.id):
                     await replies.ready(job.id)
 
-    async def _stopped(self, hand: Hand) -> str:
-        """The engine's connection is closed by now."""
-        match hand.why:
-            case "cancel":
-                return await self._end(hand, CANCELLED)
-            case "drain" if not hand.told:
-                hand.closing = True
-                await self._pool.replies.release(hand.job.id, GivenBack("drain"))
-                return "handed back"
-            case "drain":
-                return await self._end(hand, WORKER_STOPS)
-            case _:
-                return "lost"
-
-    async def _failed(self, hand: Hand, error: BackendError) -> str:
-        engine, job = hand.engine, hand.job
-        end = End("failed", Failure(error.message, status=error.status, code=error.code, param=error.param))
-        if error.kind == "client":
-            self._count(hand, "refused")
-            return await self._end(hand, end)
-        # An engine that cannot be reached is no request's fault. What goes wrong on the way may be: the attempts of one
-        # job count as one failure, lest a request that no engine can answer shuts out all others.
-        engine.breaker.failed(engine.clock(), by="" if error.kind == "refused" else job.id)
-        if error.kind == "refused":
-            engine.doubt.set()
-        self._pool.telemetry.attempt_ended(engine.name, "broken" if hand.events else error.kind)
-        if hand.told:
-            return await self._end(hand, end)
-        # Not the engine's own words: they may quote the request.
-        log.warning("job %s: attempt at %s %s (status %d)", job.id, engine.name, error.kind, error.status)
-        return await self._again(hand, end)
-
-    async def _again(self, hand: Hand, end: End) -> str:
-        """Gives the job back for another attempt. Another back end may have it at once; the same one only after a
-        pause."""
-        engine, job, pool = hand.engine, hand.job, self._pool
-        most, leave_s = pool.settings.max_attempts, 0.0
-        if any(other is not engine and other.takes(job.model) for other in pool.engines):
-            leave_s = LEAVE_S
-            engine.leave(job.model)
-            # Should none of them have a place for it by then.
-            asyncio.get_running_loop().call_later(LEAVE_S, engine.wake.set)
-        elif job.fails + 1 < most and not pool.stopping:
-            try:
-                with hand.stoppable():
-                    await asyncio.sleep(min(RETRY_MOST_S, RETRY_FIRST_S * 2.0**job.fails))
-            except StoppedError:
-                return await self._stopped(hand)
-        hand.closing = True
-        back = GivenBack("error", max_attempts=most, failure=end, leave_s=leave_s)
-        outcome = await pool.replies.release(job.id, back)
-        if outcome == "ended":
-            pool.telemetry.dead_letters.inc()
-            return "failed"
-        return "again" if outcome == "waiting" else outcome
-
-    async def _end(self, hand: Hand, end: End, *, dead: str = "") -> str:
-        hand.closing = True
-        outcome = await self._pool.replies.finish(hand.job.id, end, real_tokens=hand.tokens, dead=dead)
-        return end.kind if outcome in ("ok", "done") else outcome
-
-    def _count(self, hand: Hand, result: Literal["refused", "cancelled"]) -> None:
-        """An attempt that tells nothing of the back end's health."""
-        hand.engine.breaker.undecided()
-        self._pool.telemetry.attempt_ended(hand.engine.name, result)
+    @staticmethod
+    def _count(hand: Hand, events: list[Event]) -> None:
+        """Takes the counts from among the last events, and makes them those of the whole answer."""
+        for at, event in enumerate(events):
+            if isinstance(event, Usage):
+                events[at] = usage = whole_usage(event, hand.begun_spent) if hand.begun else event
+                hand.tokens = usage.prompt + usage.completion
 
     def _tell(self, hand: Hand, outcome: str) -> None:
         job, now_at = hand.job, hand.engine.clock()

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from buffer.job import End
 from buffer.records import GivenBack
 from buffer.store import StoreUnavailable
+from worker.aftermath import RETRY_FIRST_S, RETRY_MOST_S
 from worker.desk import Desk, EmbeddingPool, EmbedHand
-from worker.dispatch import RETRY_FIRST_S, RETRY_MOST_S
 
 
 class Endings:

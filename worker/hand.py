@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Literal
 
+from buffer.heard import Heard, Said
+from buffer.job import Chat
 from buffer.records import Granted
 from worker.engine import Engine
 
@@ -27,10 +29,14 @@ class Hand:
         "_task",
         "away",
         "before",
+        "begun",
+        "begun_spent",
+        "chat",
         "closing",
         "engine",
         "events",
         "first_at",
+        "heard",
         "job",
         "orphan_at",
         "prefilled",
@@ -45,8 +51,15 @@ class Hand:
         self.job = job
         self.engine = engine
         self.why: Why | None = None
+        self.chat = Chat("", [])
+        self.begun = Said()
+        """What earlier attempts had said, from which this one goes on."""
+        self.begun_spent = 0
+        """Tokens that they took."""
+        self.heard = Heard()
+        """That, and what has come since."""
         self.events = 0
-        """Events sent on to the client's gateway."""
+        """Events of this attempt that were sent on to the client's gateway."""
         self.whole = False
         """The client gets the answer in one piece, so till its end nothing has been said."""
         self.tokens: int | None = None
@@ -67,10 +80,21 @@ class Hand:
         """An attempt at the same job that was given back or taken away, and may not have heard of it yet."""
         self._task: asyncio.Task[object] | None = None
 
+    def begin(self, chat: Chat, heard: Heard) -> None:
+        """``heard``: what earlier attempts had said."""
+        self.chat, self.heard, self.begun = chat, heard, heard.said()
+        self.begun_spent = self.spent
+        self.whole = not chat.stream
+
     @property
-    def told(self) -> bool:
-        """The client may have seen some of it: no other attempt may begin anew."""
-        return self.events > 0 and not self.whole
+    def complete(self) -> bool:
+        """All of the answer's words have come; at most counts are missing."""
+        return self.heard.finished and self.chat.n == 1
+
+    @property
+    def spent(self) -> int:
+        """Tokens of the answer so far, over all attempts; about one a piece."""
+        return self.job.spent + self.heard.pieces
 
     def first(self) -> Hand:
         """Of this and the attempts before it, the one whose answer is being written."""

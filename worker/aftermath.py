@@ -1,0 +1,152 @@
+"""What becomes of an attempt: settled, or given back to another one that goes on from where this one stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Literal
+
+from backends.base import BackendError
+from buffer.heard import Said, can_go_on
+from buffer.job import End, Failure
+from buffer.records import GivenBack
+from worker.ends import CANCELLED, DONE, NO_RESUME, WORKER_STOPS
+from worker.hand import Hand, StoppedError
+from worker.pool import Pool
+
+log = logging.getLogger("doublebuffer.worker")
+
+RETRY_FIRST_S = 0.1
+RETRY_MOST_S = 2.0
+LEAVE_S = 2.0
+"""How long a back end leaves a job that failed there to others that could take it, whichever worker asks."""
+
+
+class Aftermath:
+    """Of the jobs of one pool. Its methods give the outcome in a word, for the log."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def done(self, hand: Hand) -> str:
+        """The answer is complete."""
+        hand.engine.breaker.succeeded()
+        self._pool.telemetry.attempt_ended(hand.engine.name, "ok")
+        if hand.begun:
+            self._pool.telemetry.resumed.inc()
+        return await self.end(hand, DONE)
+
+    async def stopped(self, hand: Hand) -> str:
+        """Stopped from outside; the engine's connection is closed by now."""
+        match hand.why:
+            case "cancel":
+                return await self.end(hand, CANCELLED)
+            case "drain" if hand.complete:
+                return await self.end(hand, DONE)
+            case "drain":
+                onward = self._onward(hand)
+                if onward is None:
+                    return await self.end(hand, WORKER_STOPS)
+                return await self._release(hand, GivenBack("drain", onward, hand.spent if onward else 0))
+            case _:
+                return "lost"
+
+    async def failed(self, hand: Hand, error: BackendError) -> str:
+        """The back end did not answer as it should."""
+        engine, job = hand.engine, hand.job
+        if hand.complete:
+            # Only the counts are missing.
+            return await self.done(hand)
+        end = End("failed", Failure(error.message, status=error.status, code=error.code, param=error.param))
+        if error.kind == "client":
+            self.undecided(hand, "refused")
+            return await self.end(hand, end)
+        # An engine that cannot be reached is no request's fault. What goes wrong on the way may be: the attempts of one
+        # job count as one failure, lest a request that no engine can answer shuts out all others.
+        engine.breaker.failed(engine.clock(), by="" if error.kind == "refused" else job.id)
+        if error.kind == "refused":
+            engine.doubt.set()
+        self._pool.telemetry.attempt_ended(engine.name, "broken" if hand.events else error.kind)
+        onward = self._onward(hand)
+        if onward is None:
+            return await self.end(hand, end)
+        # Not the engine's own words: they may quote the request.
+        log.warning("job %s: attempt at %s %s (status %d)", job.id, engine.name, error.kind, error.status)
+        return await self._again(hand, onward, end)
+
+    async def pass_by(self, hand: Hand) -> str:
+        """It cannot go on here from what was said: another back end is to, if there is one that can."""
+        pool, engine, model = self._pool, hand.engine, hand.job.model
+        engine.breaker.undecided()
+        if hand.whole:
+            return await self._release(hand, GivenBack("drain"))
+        if not can_go_on(hand.chat, hand.heard):
+            return await self.end(hand, NO_RESUME)
+        said, spent = hand.begun, hand.job.spent
+        if any(other.takes(model) and other.backend.continues for other in pool.engines):
+            self._leave(hand)
+            return await self._release(hand, GivenBack("drain", said, spent, leave_s=LEAVE_S))
+        if not self._continues(model):
+            return await self.end(hand, NO_RESUME)
+        # It is away just now. That it is waited for is bounded as tries are.
+        self._leave(hand)
+        most = pool.settings.max_attempts
+        back = GivenBack("error", said, spent, max_attempts=most, failure=NO_RESUME, leave_s=LEAVE_S)
+        return await self._release(hand, back)
+
+    async def end(self, hand: Hand, end: End, *, dead: str = "") -> str:
+        """Settles the job. ``dead``: reason of a dead letter."""
+        hand.closing = True
+        outcome = await self._pool.replies.finish(hand.job.id, end, real_tokens=hand.tokens, dead=dead)
+        return end.kind if outcome in ("ok", "done") else outcome
+
+    def undecided(self, hand: Hand, result: Literal["refused", "cancelled"]) -> None:
+        """Counts an attempt that tells nothing of the back end's health."""
+        hand.engine.breaker.undecided()
+        self._pool.telemetry.attempt_ended(hand.engine.name, result)
+
+    def _onward(self, hand: Hand) -> Said | None:
+        """What another attempt is to go on from. None: there must be none, for the client has what no other can lead
+        on from."""
+        if not hand.events:
+            return hand.begun
+        if self._pool.settings.resume and can_go_on(hand.chat, hand.heard) and self._continues(hand.job.model):
+            return hand.heard.said()
+        return Said() if hand.whole else None
+
+    def _continues(self, model: str) -> bool:
+        """Whether any back end that serves the model could go on, now or when it is back."""
+        return any(engine.backend.continues and engine.upstream(model) for engine in self._pool.engines)
+
+    async def _again(self, hand: Hand, said: Said, end: End) -> str:
+        """Gives the job back for another attempt. Another back end may have it at once; the same one only after a
+        pause."""
+        engine, job, pool = hand.engine, hand.job, self._pool
+        most, leave_s = pool.settings.max_attempts, 0.0
+        others = [other for other in pool.engines if other is not engine and other.takes(job.model)]
+        if any(other.backend.continues or not said for other in others):
+            leave_s = LEAVE_S
+            self._leave(hand)
+        elif job.fails + 1 < most and not pool.stopping:
+            try:
+                with hand.stoppable():
+                    await asyncio.sleep(min(RETRY_MOST_S, RETRY_FIRST_S * 2.0**job.fails))
+            except StoppedError:
+                return await self.stopped(hand)
+        spent = hand.spent if said else 0
+        return await self._release(hand, GivenBack("error", said, spent, most, end, leave_s))
+
+    def _leave(self, hand: Hand) -> None:
+        """Should none of the others have a place for it by then, this back end is to look again."""
+        asyncio.get_running_loop().call_later(LEAVE_S, hand.engine.wake.set)
+
+    async def _release(self, hand: Hand, back: GivenBack) -> str:
+        hand.closing = True
+        outcome = await self._pool.replies.release(hand.job.id, back)
+        if outcome == "ended":
+            if back.why == "error":
+                self._pool.telemetry.dead_letters.inc()
+            return "failed"
+        if outcome == "waiting":
+            return "again" if back.why == "error" else "handed back"
+        return outcome
