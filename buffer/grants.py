@@ -42,8 +42,9 @@ class Grants:
     def _call(self, name: str, *args: Any) -> Command:
         return Store.call(name, keys=[self.keys.base], args=[self.clock(), *args])
 
-    async def _run(self, name: str, *args: Any, again: bool = True) -> Any:
-        return await self.store.script(name, keys=[self.keys.base], args=[self.clock(), *args], again=again)
+    async def _run(self, name: str, *args: Any, again: bool = True, patient: bool = False) -> Any:
+        args = (self.clock(), *args)
+        return await self.store.script(name, keys=[self.keys.base], args=args, again=again, patient=patient)
 
     async def pull(
         self,
@@ -90,7 +91,7 @@ class Grants:
     async def renew(self, worker: str, jobs: Sequence[Held], lease_s: float) -> list[Renewed]:
         """Keeps the leases of ``jobs``, and the worker's ``ctl`` stream, which it makes. Results in the same order."""
         args = [part for job in jobs for part in job]
-        reply = await self._run("renew", worker, micros(lease_s), *args)
+        reply = await self._run("renew", worker, micros(lease_s), *args, patient=True)
         return [Renewed(status.decode(), inbox.decode(), *map(int, more)) for status, inbox, *more in reply]
 
     async def recall(self, worker: str, backend: str, in_hand: Sequence[tuple[str, int]]) -> int:

@@ -90,12 +90,12 @@ class Lanes(Grants):
                     job.told,
                 )
             )
-        results = await self._exchange(commands)
+        results = await self._exchange(commands, eager=lease_s == 0)
         self.store.ring("jobs")
         return [_submitted(results[place]) for place in places]
 
-    async def _exchange(self, commands: Sequence[Command]) -> list[Any]:
-        results = await self.store.exchange(commands)
+    async def _exchange(self, commands: Sequence[Command], *, eager: bool = False) -> list[Any]:
+        results = await (self.store.eager(commands) if eager else self.store.exchange(commands))
         for result in results:
             if isinstance(result, Exception):
                 raise result
@@ -139,7 +139,8 @@ class Lanes(Grants):
         there = True
         states: list[tuple[JobState, int]] = []
         for start in range(0, max(len(ids), 1), WATCHED_AT_ONCE):
-            reply = await self._run("watch", inbox, encode_end(EXPIRED), *ids[start : start + WATCHED_AT_ONCE])
+            some = ids[start : start + WATCHED_AT_ONCE]
+            reply = await self._run("watch", inbox, encode_end(EXPIRED), *some, patient=True)
             there = there and reply[0] == 1
             states += [(cast(JobState, reply[i].decode()), int(reply[i + 1])) for i in range(1, len(reply), 2)]
         return Watched(there, states)

@@ -47,7 +47,8 @@ class Turn:
         key = self._lanes.keys.inbox(inbox)
         if pairs:
             blob = pack([part for _, part in pairs])
-            self._add(("XADD", key, "NOMKSTREAM", "*", "p", blob), lambda reply: self._sent(pairs, reply))
+            call = self._lanes.store.pressing(self._lanes.keys.base, ("XADD", key, "NOMKSTREAM", "*", "p", blob))
+            self._add(call, lambda reply: self._sent(pairs, reply))
         self._add(("XLEN", key), lambda reply: self.lengths.__setitem__(inbox, reply))
 
     def close(self, attempt: Attempt, closing: Closing) -> None:
@@ -64,7 +65,7 @@ class Turn:
         """Raises ``StoreUnavailable``; then nothing is noted, and all of it should be sent again."""
         if not self._commands:
             return
-        results = await self._lanes.store.exchange(self._commands)
+        results = await self._lanes.store.exchange(self._commands, patient=True)
         self._lanes.store.ring("inbox")
         for reader, result in zip(self._readers, results, strict=True):
             if isinstance(result, Exception):
