@@ -63,6 +63,7 @@ SCRIPTS = (
     "release",
     "renew",
     "requeue",
+    "retry",
     "settle",
     "signal",
     "submit",

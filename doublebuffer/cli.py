@@ -11,7 +11,7 @@ from typing import Any
 import uvloop
 
 from buffer.setting_sources import SettingsError
-from doublebuffer import VERSION, simulating
+from doublebuffer import VERSION, dead, simulating
 from doublebuffer.flags import add_setting_flags, settings_of
 from doublebuffer.logs import set_up_logs
 
@@ -69,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
         add_setting_flags(command)
         if name == "gateway":
             command.add_argument("--descriptor", type=int, help=argparse.SUPPRESS)
+    dead.add_parser(commands)
     simulating.add_parser(commands)
     return parser
 
@@ -83,6 +84,8 @@ def _run(parsed: argparse.Namespace, arguments: list[str]) -> int:
         return _in_loop(run_doctor(lambda: settings_of(parsed)))
     settings = settings_of(parsed)
     set_up_logs(settings)
+    if parsed.command == "dead":
+        return _in_loop(dead.run_dead(parsed, settings))
     if parsed.command == "worker":
         from doublebuffer.draining import run_worker
 

@@ -1,10 +1,11 @@
--- The one end of a job. `data` is the end as JSON, n its number. Gives how many places at back ends became free.
+-- The one end of a job. `data` is the end as JSON, n its number. Gives how many places at back ends became free. What was asked is
+-- dropped, unless the job is `kept`: a dead letter of a detached one may be tried again by hand as long as its record stands.
 local function finish(j, n, kind, data)
   local freed = out(j)
   if j.entry ~= '' then
     call('XDEL', P .. 'jobs:' .. j.lane, j.entry)
   end
-  call('HDEL', j.key, 'body', 'prefix')
+  call('HDEL', j.key, 'prefix', j.kept and 'prefix' or 'body')
   call('HSET', j.key, 'st', 'done', 'ended', int(now))
   mark(j, n, kind, data)
   frame(j, n, kind, data)

@@ -44,6 +44,7 @@ for _, id in ipairs(ids) do
     end
   elseif j.taken + 1 >= MOST_TAKEN then
     raise(j)
+    j.kept = j.det
     freed = freed + finish(j, 1, 'failed', failed)
     call('HSET', j.key, 'taken', int(j.taken + 1))
     bury(id, j.model, j.lane, j.user, 'taken over three times')

@@ -23,6 +23,7 @@ if j.cancel ~= '' then
   return 'ended'
 end
 if fails > j.fails and fails >= tonumber(ARGV[9]) then
+  j.kept = j.det
   finish(j, n, 'failed', ARGV[10])
   call('HSET', j.key, 'fails', int(fails))
   bury(j.id, j.model, j.lane, j.user, 'attempts used up')

@@ -1,0 +1,25 @@
+-- needs: core job place reply enter
+-- A job that was given up is tried again from its beginning. ARGV: now, id. Returns: queued, open, gone, without body.
+local j = read(ARGV[2])
+if not j then
+  return 'gone'
+end
+if j.st ~= 'done' then
+  return 'open'
+end
+if call('HEXISTS', j.key, 'body') == 0 then
+  return 'without body'
+end
+local reply = P .. 'reply:' .. j.id
+-- Whoever followed it has been told its end: from now on only its reply key tells of it.
+raise(j)
+call('HDEL', j.key, 'cancel', 'cancel_end', 'left', 'left_until', 'read', 'first', 'ended')
+call('HSET', j.key, 'inbox', '', 'worker', '', 'backend', '', 'prefix', '', 'base', '', 'spent', '0', 'fails', '0', 'taken', '0',
+  'deadline', int(now + j.timeout))
+call('DEL', reply)
+call('XADD', reply, '0-1', 'k', 'queued', 'n', '0', 'd', '')
+call('EXPIRE', reply, JOB_S)
+call('EXPIRE', j.key, JOB_S)
+j.entry = ''
+enter(j)
+return 'queued'
