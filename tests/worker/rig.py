@@ -57,9 +57,9 @@ class Ask:
 class Gate:
     """Submits jobs and follows their replies, as a gateway does."""
 
-    def __init__(self, store: Store, pool: str = "default") -> None:
+    def __init__(self, store: Store, pool: str = "default", **more: Any) -> None:
         self.lanes = Lanes(store, pool)
-        self.inbox = Inbox(self.lanes, f"gate{next(_names)}")
+        self.inbox = Inbox(self.lanes, f"gate{next(_names)}", **more)
 
     async def ask(
         self,
@@ -91,9 +91,9 @@ class Gate:
 
 
 @asynccontextmanager
-async def gate(store: Store, pool: str = "default") -> AsyncIterator[Gate]:
-    """A gateway whose inbox is read."""
-    it = Gate(store, pool)
+async def gate(store: Store, pool: str = "default", **more: Any) -> AsyncIterator[Gate]:
+    """A gateway whose inbox is read. ``more``: of the inbox."""
+    it = Gate(store, pool, **more)
     async with asyncio.TaskGroup() as group:
         await it.inbox.create()
         reading = group.create_task(it.inbox.run())
