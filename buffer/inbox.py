@@ -78,7 +78,7 @@ class Inbox:
             if submitted is None:
                 follower.det = False
                 follower.close()
-        if submitted.status == "full":
+        if submitted.status in ("full", "over"):
             self._followers.pop(job.id, None)
             return submitted, None
         follower.open = True

@@ -136,6 +136,11 @@ class Settings(BaseSettings):
         description="Comma-separated origins whose pages may call; `*` is any text. Unset: those Ollama allows.",
     )
     max_body_bytes: Count = Field(default=104_857_600, description="Larger request bodies are refused with 413.")
+    max_held_bytes: Count = Field(
+        default=1_073_741_824,
+        description="Bytes of request bodies that a gateway process holds at a time, each until it is answered; what "
+        "comes beyond is refused with 503. One body always fits.",
+    )
     drain_seconds: Annotated[float, Field(ge=0, le=86_400)] = Field(
         default=30.0, description="After SIGTERM, how long running jobs may take to finish before they are handed back."
     )

@@ -14,11 +14,10 @@ from buffer.model_records import Families
 from buffer.settings import Settings
 from buffer.store import Store, StoreUnavailable
 from buffer.telemetry import Api, Telemetry
-from gateway.auth import Keyring
 from gateway.call import AsgiApp
 from gateway.catalog import Catalog
-from gateway.cors import Cors
 from gateway.delivery import Timing
+from gateway.door import Door
 from gateway.embedding import Embeddings
 from gateway.forms import COMPLETIONS, GENERATE, OLLAMA, OPENAI, RESPONSES
 from gateway.intake import Intake
@@ -129,8 +128,7 @@ def create_app(
     return Front(
         app,
         hot,
-        cors=Cors(settings.cors_origins),
-        keyring=Keyring(settings.api_keys),
+        door=Door(settings, store),
         telemetry=telemetry,
         end_answers=end_answers,
     )

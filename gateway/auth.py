@@ -34,6 +34,10 @@ class Keyring:
     def __init__(self, keys: Iterable[ApiKey]) -> None:
         self._holders = [(key.key.encode(), _holder(key)) for key in keys]
 
+    def __bool__(self) -> bool:
+        """Whether any key is set."""
+        return bool(self._holders)
+
     def holder(self, path: str, headers: Mapping[bytes, bytes]) -> Holder | None:
         """Who sent a request for ``path``; None if it needs a key and has none that fits."""
         if not self._holders or path in _OPEN or path.startswith("/health/"):

@@ -12,12 +12,17 @@ from gateway.refusal import ClientLeft, Refusal
 _INLINE_BYTES = 256 * 1024
 """As much is inflated on the spot; a thread for so little would cost more than it saves."""
 _SLICE = 64 * 1024
+PATIENCE_S = 30.0
+"""How long a body may take to come,"""
+SLOWEST_BYTES_S = 16 * 1024
+"""and a second more for each so many bytes of it."""
+_TOO_SLOW = Failure("The request body did not come in time.", 408, "request_timeout")
 _WBITS = {b"gzip": 31, b"x-gzip": 31, b"deflate": zlib.MAX_WBITS}
 """Encodings of bodies → what zlib calls them."""
 
 
 async def read_body(call: Call, receive: Receive, limit: int) -> bytes:
-    """The body, inflated where it came compressed. Raises ``Refusal`` (413, 415, 400) and ``ClientLeft``."""
+    """The body, inflated where it came compressed. Raises ``Refusal`` (413, 415, 400, 408, 503) and ``ClientLeft``."""
     encoding = call.headers.get(b"content-encoding", b"").strip().lower()
     if encoding not in _WBITS and encoding not in {b"", b"identity"}:
         reason = "Request bodies may be sent as they are, with gzip or with deflate, in no other encoding."
@@ -27,20 +32,28 @@ async def read_body(call: Call, receive: Receive, limit: int) -> bytes:
         raise _too_large(limit)
     chunks: list[bytes] = []
     size = 0
+    begun_at = asyncio.get_running_loop().time()
     while True:
-        message = await receive()
+        try:
+            async with asyncio.timeout_at(begun_at + PATIENCE_S + size / SLOWEST_BYTES_S):
+                message = await receive()
+        except TimeoutError:
+            raise Refusal(_TOO_SLOW) from None
         if message["type"] == "http.disconnect":
             raise ClientLeft
         chunk = message.get("body", b"")
         size += len(chunk)
         if size > limit:
             raise _too_large(limit)
+        call.held.add(len(chunk))
         chunks.append(chunk)
         if not message.get("more_body", False):
             break
     body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
     if encoding in _WBITS and body:
-        return await _inflate(body, encoding.decode(), limit)
+        plain = await _inflate(body, encoding.decode(), limit)
+        call.held.add(len(plain))
+        return plain
     return body
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from gateway.room import Held, Room
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -39,6 +41,10 @@ class Call:
     """Lanes above the chat's own that its key may choose."""
     address: str
     """The peer's IP address."""
+    share: int = 0
+    """Thousandths of a back end's places that jobs of its key may have while others wait; 0: no limit."""
+    held: Held = field(default_factory=lambda: Held(Room()))
+    """What is kept of it in memory."""
 
     def header(self, name: bytes) -> str:
         """A header's text, empty if it did not come."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 
@@ -11,6 +12,9 @@ _EXPOSED = (
 _METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 _DAY_S = b"86400"
 _REMEMBERED = 1024
+_PORT = re.compile(rb":[0-9]*$")
+_NEAR = (b".localhost", b".local", b".internal", b".home.arpa")
+"""Ends of names that nobody outside can have: none of them is in the world's DNS."""
 
 
 class Cors:
@@ -51,6 +55,17 @@ class Cors:
             return False
         return origin.partition(b"://")[2] != headers.get(b"host")
 
+    def is_near(self, host: bytes) -> bool:
+        """Whether a Host header names this machine, or one of its own network, or a page that may call.
+
+        A page may have its name in the world's DNS point here once it has been loaded; its requests then come to us as
+        those of our own pages do, but for this name.
+        """
+        name = _PORT.sub(b"", host.strip().lower()).rstrip(b".")
+        if b"." not in name or name.endswith(_NEAR) or _is_address(name):
+            return True
+        return self._allows(b"http://" + host) or self._allows(b"https://" + host)
+
     def _allows(self, origin: bytes) -> bool:
         known = self._known.get(origin)
         if known is None:
@@ -58,3 +73,11 @@ class Cors:
                 self._known.clear()
             known = self._known[origin] = self._allowed.fullmatch(origin.decode("latin-1").lower()) is not None
         return known
+
+
+def _is_address(name: bytes) -> bool:
+    try:
+        ipaddress.ip_address(name.decode("latin-1"))
+    except ValueError:
+        return False
+    return True

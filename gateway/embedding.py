@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from buffer.embed import Vector, encode_embed, length_of
 from buffer.follower import Follower
 from buffer.job import End, Failure, Usage
-from buffer.records import NewJob
+from buffer.records import NewJob, Submitted
 from buffer.settings import Settings
 from buffer.store import StoreUnavailable
 from buffer.telemetry import Api, Outcome, Telemetry
@@ -20,11 +20,12 @@ from gateway.call import JSON, Call, Receive, Send, answer
 from gateway.catalog import STORE_AWAY
 from gateway.dialects.embeddings import Asked, Figures
 from gateway.dialects.errors import failure_of, headers
-from gateway.intake import user_of
+from gateway.intake import owner_of, user_of
 from gateway.models import Model
 from gateway.pools import Pool
 from gateway.refusal import ClientLeft, Refusal
 from gateway.relay import expire, outcome_of, until_left
+from policy.admission import over_share
 from policy.estimate import Rate, estimate_tokens, retry_after_s
 
 QUEUE_LIMIT = 20_000
@@ -82,6 +83,7 @@ class Embeddings:
             cost=max(1, sum(estimate_tokens(length_of(one)) for one in inputs)),
             kv=len(inputs),
             inputs=len(inputs),
+            owner=owner_of(call),
         )
         return EmbedOrder(asked, form, job, pool)
 
@@ -146,10 +148,17 @@ class Embeddings:
         except StoreUnavailable:
             raise Refusal(STORE_AWAY, "refused") from None
         if follower is None:
-            wait_s = retry_after_s(max(1.0, submitted.waiting / 2), self._answered.per_s(time.monotonic()))
-            message = f"The queue of embeddings is full ({submitted.waiting} inputs are waiting); try again later."
-            raise Refusal(Failure(message, 503, "queue_full", retry_after_s=wait_s), "refused")
+            raise Refusal(self._full(submitted), "refused")
         return follower
+
+    def _full(self, submitted: Submitted) -> Failure:
+        rate = self._answered.per_s(time.monotonic())
+        if submitted.status == "over":
+            over = over_share(submitted.waiting, submitted.users, QUEUE_LIMIT, rate)
+            return Failure(over.reason, over.status, "over_share", retry_after_s=over.retry_after_s)
+        wait_s = retry_after_s(max(1.0, submitted.waiting / 2), rate)
+        message = f"The queue of embeddings is full ({submitted.waiting} inputs are waiting); try again later."
+        return Failure(message, 503, "queue_full", retry_after_s=wait_s)
 
     def _expire_later(self, id: str, follower: Follower, pool: Pool, group: asyncio.TaskGroup) -> asyncio.TimerHandle:
         """Whoever pulls a job that is too old ends it; but while all engines are busy, nobody pulls."""

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from buffer.job import Chat, Failure, Lane, Usage, encode_chat
-from buffer.records import NewJob
+from buffer.records import NewJob, Submitted
 from buffer.settings import Settings
 from gateway.call import Call
 from gateway.dialects.openwebui import TITLE, task
 from gateway.models import Model
 from gateway.pools import Pool
 from gateway.prompt import newest_user_chars, prompt_parts
-from policy.admission import queue_full
+from policy.admission import over_share, queue_full
 from policy.estimate import OutputLengths, Rate, prefill_s
 from policy.lane import LaneLimits, choose_lane, is_long, lower
 from policy.order import offset_s
@@ -78,6 +78,8 @@ class Intake:
             kv=prompt_tokens + output,
             prefill=new_tokens,
             long=is_long(new_tokens, self._limits),
+            owner=owner_of(call),
+            share=call.share,
         )
         return Order(chat, job, pool, links, title=asked == TITLE)
 
@@ -91,10 +93,14 @@ class Intake:
         if usage is not None:
             self._lengths.add(order.job.lane, usage.completion)
 
-    def full(self, waiting: int) -> Failure:
-        """What a client is told when ``waiting`` jobs leave no place for its own."""
-        refusal = queue_full(waiting, self._settings.queue_limit, self._ends.per_s(time.monotonic()))
-        return Failure(refusal.reason, refusal.status, "queue_full", retry_after_s=refusal.retry_after_s)
+    def full(self, submitted: Submitted) -> Failure:
+        """What a client is told whose job found no place."""
+        limit, rate = self._settings.queue_limit, self._ends.per_s(time.monotonic())
+        if submitted.status == "over":
+            refusal, code = over_share(submitted.waiting, submitted.users, limit, rate), "over_share"
+        else:
+            refusal, code = queue_full(submitted.waiting, limit, rate), "queue_full"
+        return Failure(refusal.reason, refusal.status, code, retry_after_s=refusal.retry_after_s)
 
     def _lane(self, chat: Chat, model: Model, call: Call, new_tokens: int, *, background: bool) -> Lane:
         chosen = choose_lane(
@@ -106,6 +112,11 @@ class Intake:
         )
         wished = call.header(b"x-doublebuffer-lane").strip().lower()
         return lower(chosen, wished, may_raise=wished in call.key_lanes) if wished else chosen
+
+
+def owner_of(call: Call) -> str:
+    """Whose the job is: the key's it was sent with; where no keys are set, the address'."""
+    return f"key:{call.key}" if call.key else f"address:{call.address}"
 
 
 def user_of(call: Call) -> str:

@@ -8,20 +8,15 @@ import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 
-from buffer.job import Failure
-from buffer.telemetry import Api, Telemetry
-from gateway.auth import ANYBODY, Keyring
+from buffer.telemetry import Api, Outcome, Telemetry
 from gateway.call import AsgiApp, Call, Headers, Message, Receive, Scope, Send, answer, put_call
-from gateway.cors import Cors
+from gateway.door import UNAUTHORIZED, Door
 from gateway.forms import failure_answer
 from gateway.refusal import UNEXPECTED, BrokenOff
 
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._:@/+=-]{1,128}")
 _SLASHES = re.compile("/{2,}")
 _MARK = (b"x-doublebuffer", b"1")
-_UNAUTHORIZED = Failure("A valid API key is needed.", 401, "invalid_api_key")
-_FOREIGN = Failure("Pages of this origin may not call here; DOUBLEBUFFER_CORS_ORIGINS says which may.", 403, "")
-_HARMLESS = frozenset({"GET", "HEAD"})
 _CHALLENGE = (b"www-authenticate", b"Bearer")
 
 
@@ -37,15 +32,13 @@ class Front:
         app: AsgiApp,
         hot: Mapping[str, tuple[Api, AsgiApp]],
         *,
-        cors: Cors,
-        keyring: Keyring,
+        door: Door,
         telemetry: Telemetry,
         end_answers: Callable[[], Awaitable[None]],
     ) -> None:
         self._app = app
         self._hot = hot
-        self._cors = cors
-        self._keyring = keyring
+        self._door = door
         self._telemetry = telemetry
         self.end_answers = end_answers
         """Tells every client that still waits that the gateway stops, and cancels its job: the last thing before it
@@ -65,7 +58,7 @@ class Front:
         if not _SAFE_ID.fullmatch(request_id):
             request_id = secrets.token_hex(16).encode()
         origin = headers.get(b"origin")
-        common = [_MARK, (b"x-request-id", request_id), *self._cors.headers(origin)]
+        common = [_MARK, (b"x-request-id", request_id), *self._door.cors.headers(origin)]
         if path.startswith("/v1/messages"):
             common.append((b"request-id", request_id))  # where Anthropic's clients look for it
 
@@ -79,10 +72,12 @@ class Front:
             await send(message)
 
         if method == "OPTIONS":
-            await _preflight(send_marked, self._cors.preflight(origin, headers.get(b"access-control-request-headers")))
+            await _preflight(
+                send_marked, self._door.cors.preflight(origin, headers.get(b"access-control-request-headers"))
+            )
             return
         client = scope.get("client")
-        holder = self._keyring.holder(path, headers)
+        holder = self._door.holder(path, headers)
         call = Call(
             method=method,
             path=path,
@@ -92,18 +87,17 @@ class Front:
             trusted=holder is not None and holder.trusted,
             key_lanes=holder.lanes if holder else frozenset(),
             address=client[0] if client else "",
+            share=holder.share if holder else 0,
+            held=self._door.hold(),
         )
         hot = self._hot.get(path) if method == "POST" else None
-        refused = None
-        if holder is None:
-            refused = _UNAUTHORIZED
-        elif holder is ANYBODY and method not in _HARMLESS and self._cors.refuses(origin, headers):
-            refused = _FOREIGN
+        refused = await self._door.refuses(holder, method, headers)
         if refused is not None:
             if hot:
-                self._telemetry.request_ended(hot[0], "none", "client_error")
-            status, content_type, body, _ = failure_answer(refused, call)
-            await answer(send_marked, status, content_type, body, (_CHALLENGE,) if holder is None else ())
+                outcome: Outcome = "refused" if refused.status in (429, 503) else "client_error"
+                self._telemetry.request_ended(hot[0], "none", outcome)
+            status, content_type, body, more = failure_answer(refused, call)
+            await answer(send_marked, status, content_type, body, (_CHALLENGE,) if refused is UNAUTHORIZED else more)
             return
         put_call(scope, call)
         try:
@@ -117,6 +111,8 @@ class Front:
                 status, content_type, body, _ = failure_answer(UNEXPECTED, call)
                 await answer(send_marked, status, content_type, body)
             raise  # for the server's log
+        finally:
+            call.held.let_go()
 
 
 def _tidy(path: str) -> str:

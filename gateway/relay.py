@@ -140,7 +140,7 @@ class Relay:
         except StoreUnavailable:
             raise Refusal(STORE_AWAY, "refused") from None
         if follower is None:
-            raise Refusal(self._intake.full(submitted.waiting), "refused")
+            raise Refusal(self._intake.full(submitted), "refused")
         return follower
 
     def _expire_later(self, order: Order, follower: Follower, group: asyncio.TaskGroup) -> asyncio.TimerHandle:

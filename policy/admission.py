@@ -59,6 +59,17 @@ def admit(
     return ACCEPT
 
 
+def over_share(mine: int, users: int, queue_limit: int, drain_rate: float) -> Refuse:
+    """The refusal of one who has ``mine`` jobs in a full queue, more than its limit over the ``users`` who wait: come
+    back when half of that part is left of them, at its part of the rate."""
+    part = queue_limit / max(1, users)
+    return Refuse(
+        429,
+        retry_after_s(max(1.0, mine - part / 2), drain_rate / max(1, users)),
+        f"The queue is full, and {mine} of those that wait are yours; try again when some of them are answered.",
+    )
+
+
 def queue_full(waiting: int, queue_limit: int, drain_rate: float) -> Refuse:
     """The refusal of a queue with ``waiting`` jobs, at or over its limit: come back when half of it is gone, or all the
     refused would come back for the first free place."""

@@ -42,6 +42,7 @@ SAMPLES: dict[str, tuple[str, object, object]] = {
     "api_keys": ("ann:secret", [{"name": "ann", "key": "secret"}], None),
     "allow_image_urls": ("on", True, True),
     "cors_origins": ("https://a.example, app://*", ["https://a.example", "app://*"], ["https://a.example", "app://*"]),
+    "max_held_bytes": ("1000", 1000, 1000),
     "max_body_bytes": ("1000", 1000, 1000),
     "drain_seconds": ("0", 0, 0.0),
     "log_level": ("DEBUG", "debug", "debug"),

@@ -55,3 +55,36 @@ def test_what_is_remembered_of_origins_is_bounded() -> None:
         cors.headers(b"https://%d.example" % i)
     assert len(cors._known) <= 1024
     assert cors.headers(b"http://localhost")
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("localhost", "localhost:11435", "127.0.0.1:11435", "10.0.0.7", "[::1]:80", "[fe80::1]", "", "gateway", "x:1"),
+        *(
+            "mini.local:11435",
+            "host.docker.internal",
+            "Chat.LocalHost",
+            "nas.home.arpa",
+            "ok.example",
+            "ok.example:8443",
+        ),
+    ],
+)
+def test_names_of_this_machine_and_its_network_are_ours(host: str) -> None:
+    assert Cors([*OLLAMA_ORIGINS, "http://ok.example", "https://ok.example:*"]).is_near(host.encode())
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:11435",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "evil.local.example",
+        "a.b.",
+    ],
+)
+def test_names_of_the_world_are_not(host: str) -> None:
+    assert not Cors([*OLLAMA_ORIGINS, "http://ok.example"]).is_near(host.encode())

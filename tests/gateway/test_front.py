@@ -77,12 +77,29 @@ async def test_other_pages_cannot_have_work_done(path: str) -> None:
         got = await r.client.post(path, content=json.dumps(ollama("nobody")), headers=headers)
         assert got.status_code == 403
         assert (await r.client.get("/api/tags", headers=headers)).status_code == 200
+    async with rig(host="0.0.0.0") as r:
         for same in ({"Host": "evil.example"}, {"Sec-Fetch-Site": "same-origin"}):
             got = await r.client.post(path, content=json.dumps(ollama("nobody")), headers=headers | same)
             assert got.status_code == 404
     async with rig(api_keys=[ApiKey(name="a", key="k")]) as r:
         known = headers | {"Authorization": "Bearer k"}
         assert (await r.client.post(path, content=json.dumps(ollama("nobody")), headers=known)).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/api/chat", "/v1/chat/completions", "/api/show", "/api/delete"])
+async def test_a_page_whose_name_was_made_to_point_here_gets_nothing(path: str) -> None:
+    """To the browser such a page is our own; only the name that it calls us by is foreign."""
+    page = {"Origin": "http://evil.example:11435", "Host": "evil.example:11435", "Sec-Fetch-Site": "same-origin"}
+    async with rig() as r:
+        for method, at in (("POST", path), ("GET", "/api/tags"), ("GET", "/metrics"), ("DELETE", "/api/delete")):
+            got = await r.client.request(method, at, content=json.dumps(ollama("nobody")), headers=page)
+            assert got.status_code == 403
+            assert "DOUBLEBUFFER_CORS_ORIGINS" in got.text
+    async with rig(cors_origins=["http://evil.example:11435"]) as r:
+        assert (await r.client.get("/api/tags", headers=page)).status_code == 200
+    async with rig(api_keys=[ApiKey(name="a", key="k")]) as r:
+        assert (await r.client.get("/api/tags", headers=page | {"Authorization": "Bearer k"})).status_code == 200
+        assert (await r.client.get("/api/tags", headers=page)).status_code == 401
 
 
 @pytest.mark.parametrize(
