@@ -56,8 +56,12 @@ class Grants:
         limits: Limits,
         lease_s: float,
         lanes: Sequence[Lane] = LANES,
+        left_by: Sequence[str] = (),
     ) -> Pulled:
-        """Up to ``want`` jobs of these models (queue names), best first, as far as they fit the limits."""
+        """Up to ``want`` jobs of these models (queue names), best first, as far as they fit the limits.
+
+        ``left_by``: only those that one of these back ends has just failed and leaves to others.
+        """
         reply = await self._run(
             "pull",
             worker,
@@ -71,6 +75,8 @@ class Grants:
             limits.kv_reserve,
             micros(lease_s),
             encode_end(EXPIRED),
+            len(left_by),
+            *left_by,
             len(lanes),
             *lanes,
             *models,

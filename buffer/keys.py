@@ -72,6 +72,12 @@ class Keys:
     def due(self, model: str) -> str:
         return f"{self.base}due:{model}"
 
+    def left(self, model: str) -> str:
+        """Sorted set: job that a back end failed → instant until which that one leaves it to others, µs. For back ends
+        that stand in for it.
+        """
+        return f"{self.base}left:{model}"
+
     def fair(self, model: str, lane: str) -> str:
         """Sorted set: ``V`` → the queue's clock, ``u:<user>`` → the user's next turn; users behind the clock are cut
         off without looking at the others.

@@ -14,6 +14,7 @@ from msgspec import Struct
 from buffer.access import Store
 from buffer.backend import Kind, ModelInfo
 from buffer.keys import Keys
+from buffer.names import queue_names
 
 
 class BackendState(Struct, omit_defaults=True, kw_only=True):
@@ -23,6 +24,8 @@ class BackendState(Struct, omit_defaults=True, kw_only=True):
     kind: Kind
     up: bool
     breaker_open: bool = False
+    trial: bool = False
+    """Its breaker is half open: one job tries it."""
     models: list[ModelInfo] = []
     aliases: dict[str, str] = {}
     """Client name → upstream name, as its operator set them."""
@@ -38,6 +41,26 @@ class BackendState(Struct, omit_defaults=True, kw_only=True):
     """Seconds of the worker's wall clock."""
     error: str = ""
     """Why it is not up: one sentence."""
+    fallback_for: list[str] = []
+    """Back ends that it stands in for."""
+
+    def queues(self) -> set[str]:
+        """The queues of the models that it serves, or served when it was last up."""
+        served = (*self.aliases, *(model.id for model in self.models))
+        return {queue for name in served for queue in queue_names(name)}
+
+    def takes(self, queue: str, after: str) -> bool:
+        """Whether it could take a job of this queue that the back end of the name ``after`` had and gave back.
+
+        Of one that stands in for others but not for that one, nobody knows from here.
+        """
+        fit = self.up and not self.breaker_open and queue in self.queues()
+        return fit and (not self.fallback_for or after in self.fallback_for)
+
+    @property
+    def continues(self) -> bool:
+        """Whether it can go on with an answer that another has begun."""
+        return self.kind != "openai"
 
 
 class WorkerPresence(Struct, omit_defaults=True, kw_only=True):

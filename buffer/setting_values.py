@@ -79,6 +79,7 @@ def parse_backends(value: object) -> list[BackendSpec]:
     for spec in specs:
         _check_backend(spec, seen)
         seen.add(spec.name)
+    _check_fallbacks(specs)
     return [msgspec.structs.replace(spec, url=spec.url.strip().rstrip("/")) for spec in specs]
 
 
@@ -96,8 +97,25 @@ def _check_backend(spec: BackendSpec, seen: set[str]) -> None:
         number = getattr(spec, field)
         if number is not None and number < 1:
             raise ValueError(f"back end {spec.name!r} has {field} below 1")
-    if spec.fallback_for:
-        raise ValueError(f"back end {spec.name!r} has fallback_for, and this version has no fallback")
+    if any(not _NAME.fullmatch(name) for name in spec.fallback_for):
+        raise ValueError(f"back end {spec.name!r} has a name in fallback_for that no back end can have")
+
+
+def _check_fallbacks(specs: Sequence[BackendSpec]) -> None:
+    """A back end that only other workers have may be named."""
+    by_name = {spec.name: spec for spec in specs}
+    for spec in specs:
+        for name in spec.fallback_for:
+            if name in by_name and by_name[name].pool != spec.pool:
+                raise ValueError(f"back end {spec.name!r} has fallback_for {name!r}, which is in another pool")
+        behind, known = list(spec.fallback_for), set[str]()
+        while behind:
+            name = behind.pop()
+            if name == spec.name:
+                raise ValueError(f"back end {spec.name!r} would have to stand in for itself by its fallback_for")
+            if name in by_name and name not in known:
+                known.add(name)
+                behind += by_name[name].fallback_for
 
 
 def check_http_url(url: str, owner: str) -> None:

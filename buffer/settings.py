@@ -113,8 +113,8 @@ class Settings(BaseSettings):
     )
     resume: bool = Field(
         default=True,
-        description="Continue a broken answer on another attempt where the back end can. This version can with none: "
-        "on or off, an answer that breaks after its first word ends with an error.",
+        description="Continue a broken answer on another attempt where the back end can (vLLM, Ollama, llama.cpp). "
+        "Off: one that breaks after its first word ends with an error.",
     )
     cache: bool = Field(default=False, description="Answer cache. Not in this version: only `off`.")
     cache_ttl_seconds: Seconds = Field(default=300.0, description="Lifetime of a cached answer. Not in this version.")

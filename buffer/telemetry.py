@@ -89,6 +89,7 @@ class Telemetry:
             "completion": tokens.labels("completion"),
         }
         self.attempts = self._counter("attempts", "Tries at back ends by how they ended.", "backend", "result")
+        self.fallbacks = self._counter("fallback", "Jobs that a back end took in place of another.", "backend")
         self.taken_over = self._counter("taken_over", "Jobs taken over from a silent worker.")
         self.resumed = self._counter("resumed", "Answers continued on another attempt.")
         self.dead_letters = self._counter("dead_letter", "Jobs that went to the dead letters.")

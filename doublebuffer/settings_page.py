@@ -34,12 +34,16 @@ max_in_flight = 32                # in place of DOUBLEBUFFER_MAX_IN_FLIGHT
 kv_tokens = 39000                 # tokens its cache holds, where it does not tell
 num_ctx = 8192                    # Ollama: the context length that every request asks for
 pool = "default"                  # workers and queues of one pool keep to themselves
+fallback_for = ["gpu"]            # works only where those of these names that serve the model cannot
 
 [backends.models]                 # name for clients = name upstream, beside those it lists
 "qwen3:14b" = "Qwen/Qwen3-14B-FP8"
 ```
 
-`fallback_for` is refused: this version has no fallback.
+One with `fallback_for` takes no job in normal times. It takes all jobs of a model while each back end of these names
+that serves it is down or has its breaker open, and single jobs that one of them has just failed. They may be other
+workers'; it serves the model under the same client's name, if need be by its `models`. Its answers carry
+`X-Doublebuffer-Fallback` with the name of the back end stood in for.
 
 ## Keys
 

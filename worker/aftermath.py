@@ -63,7 +63,13 @@ class Aftermath:
             return await self.end(hand, end)
         # An engine that cannot be reached is no request's fault. What goes wrong on the way may be: the attempts of one
         # job count as one failure, lest a request that no engine can answer shuts out all others.
-        engine.breaker.failed(engine.clock(), by="" if error.kind == "refused" else job.id)
+        now_at = engine.clock()
+        was = engine.breaker.state(now_at)
+        engine.breaker.failed(now_at, by="" if error.kind == "refused" else job.id)
+        if was != "open" and engine.breaker.state(now_at) == "open":
+            self._pool.out_of_service(engine)
+            # So that others hear of it.
+            engine.look.set()
         if error.kind == "refused":
             engine.doubt.set()
         self._pool.telemetry.attempt_ended(engine.name, "broken" if hand.events else error.kind)
@@ -83,7 +89,7 @@ class Aftermath:
         if not can_go_on(hand.chat, hand.heard):
             return await self.end(hand, NO_RESUME)
         said, spent = hand.begun, hand.job.spent
-        if any(other.takes(model) and other.backend.continues for other in pool.engines):
+        if self._others(hand, said):
             self._leave(hand)
             return await self._release(hand, GivenBack("drain", said, spent, leave_s=LEAVE_S))
         if not self._continues(model):
@@ -116,15 +122,28 @@ class Aftermath:
 
     def _continues(self, model: str) -> bool:
         """Whether any back end that serves the model could go on, now or when it is back."""
-        return any(engine.backend.continues and engine.upstream(model) for engine in self._pool.engines)
+        if any(engine.backend.continues and engine.upstream(model) for engine in self._pool.engines):
+            return True
+        return any(state.continues and model in state.queues() for state in self._pool.states)
+
+    def _others(self, hand: Hand, said: Said) -> bool:
+        """Whether another back end, of this worker or of another, could take the job as it is now."""
+        pool, model, name = self._pool, hand.job.model, hand.engine.name
+        for other in pool.engines:
+            if other is not hand.engine and other.takes(model, name) and (other.backend.continues or not said):
+                return True
+        own = {engine.name for engine in pool.engines}
+        return any(
+            state.name not in own and state.takes(model, name) and (state.continues or not said)
+            for state in pool.states
+        )
 
     async def _again(self, hand: Hand, said: Said, end: End) -> str:
         """Gives the job back for another attempt. Another back end may have it at once; the same one only after a
         pause."""
-        engine, job, pool = hand.engine, hand.job, self._pool
+        job, pool = hand.job, self._pool
         most, leave_s = pool.settings.max_attempts, 0.0
-        others = [other for other in pool.engines if other is not engine and other.takes(job.model)]
-        if any(other.backend.continues or not said for other in others):
+        if self._others(hand, said):
             leave_s = LEAVE_S
             self._leave(hand)
         elif job.fails + 1 < most and not pool.stopping:

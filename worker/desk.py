@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from buffer.records import Granted
 from worker.breaker import Breaker
-from worker.engine import ALONE_S, Engine
+from worker.engine import Engine
 from worker.hand import Hand, Why
 from worker.pool import Pool
 
@@ -51,7 +51,6 @@ class Desk:
     engine: Engine
     breaker: Breaker
     wake: asyncio.Event = field(default_factory=asyncio.Event)
-    _left_until_at: dict[str, float] = field(default_factory=dict)
 
     @property
     def able(self) -> bool:
@@ -61,23 +60,11 @@ class Desk:
 
     def takes(self, queue: str) -> bool:
         """Whether a request of this queue could."""
-        return self.able and self.engine.upstream(queue) is not None
-
-    def leave(self, queue: str) -> None:
-        """One failed here that another back end could take: let it."""
-        self._left_until_at[queue] = self.engine.clock() + ALONE_S
-
-    def queues(self) -> list[str]:
-        """Queues to take requests from now."""
-        now_at = self.engine.clock()
-        self._left_until_at = {queue: at for queue, at in self._left_until_at.items() if at > now_at}
-        return [queue for queue in self.engine.queues() if queue not in self._left_until_at]
+        return self.able and self.engine.upstream(queue) is not None and self.engine.covers(queue)
 
     def recheck_s(self) -> float | None:
         """Seconds after which more may be possible without anybody ringing; None: somebody will."""
-        now_at = self.engine.clock()
-        waits = [self.engine.recheck_s(), self.breaker.wait_s(now_at)]
-        waits += [at - now_at for at in self._left_until_at.values() if at > now_at]
+        waits = (self.engine.recheck_s(), self.breaker.wait_s(self.engine.clock()))
         return min((wait_s for wait_s in waits if wait_s is not None), default=None)
 
 
@@ -97,6 +84,7 @@ class EmbeddingPool(Pool):
         before = self.hands.get(job.id)
         if before is not None:
             before.stop("lost")
+        self.count_fallback(engine, job.model)
         hand = self.hands[job.id] = EmbedHand(job, engine, before, on_stop)
         if self.cancelled.pop(job.id, None) == job.fence:
             hand.stop("cancel")

@@ -38,8 +38,12 @@ class Drain:
         engine, pool = self._engine, self._pool
         limits = engine.limits()
         want = min(pool.settings.batch_size, engine.places(limits.slots))
+        if want == 0:
+            return engine.recheck_s()
+        if (others := engine.queues_of_others()) and await self._take_over(others, want, limits):
+            return 0
         queues = engine.queues()
-        if want == 0 or not queues:
+        if not queues:
             return engine.recheck_s()
         if engine.short:
             await report_first_pieces(pool, engine)
@@ -62,15 +66,28 @@ class Drain:
                 pool.listening.set()
                 return hold.for_s
         pulled = await self._pull(queues, want, limits)
-        hands = [pool.take(job, engine) for job in pulled.jobs]
+        await self._send(pulled, window_s)
         engine.short = len(pulled.jobs) < want and pulled.waiting > 0
-        if pulled.jobs:
-            pool.telemetry.batch_window.observe(window_s)
-            self._dispatch.batch(hands, await self._bodies([job.id for job in pulled.jobs]))
         if len(pulled.jobs) == want or (engine.short and first_pieces(pool, engine)):
             return 0
         pool.listening.set()
         return engine.recheck_s()
+
+    async def _take_over(self, queues: Sequence[str], want: int, limits: Limits) -> bool:
+        """Takes what those have just failed that this back end stands in for. False: there was nothing."""
+        assert self._engine.stand_in is not None
+        names = self._engine.stand_in.names
+        pulled = await self._pool.pull(self._engine.name, queues, want=want, limits=limits, left_by=names)
+        await self._send(pulled, 0.0)
+        if not pulled.jobs:
+            self._pool.listening.set()
+        return bool(pulled.jobs)
+
+    async def _send(self, pulled: Pulled, window_s: float) -> None:
+        if pulled.jobs:
+            hands = [self._pool.take(job, self._engine) for job in pulled.jobs]
+            self._pool.telemetry.batch_window.observe(window_s)
+            self._dispatch.batch(hands, await self._bodies([job.id for job in pulled.jobs]))
 
     async def _pull(self, queues: Sequence[str], want: int, limits: Limits) -> Pulled:
         """Where an engine keeps one model in memory, jobs of that one go first: changing it costs seconds, and all that

@@ -36,7 +36,7 @@ class EmbeddingDrain:
     async def _turn(self) -> float | None:
         """Begins the calls for what waits. Seconds to wait before the next look at most; None: until woken."""
         pool, desk = self._pool, self._desk
-        queues = desk.queues()
+        queues = desk.engine.queues()
         if not queues or not desk.able or not self._calls.room:
             return desk.recheck_s()
         seen = await pool.lanes.peek(queues)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from buffer.job import End
 from buffer.records import GivenBack
 from buffer.store import StoreUnavailable
-from worker.aftermath import RETRY_FIRST_S, RETRY_MOST_S
+from worker.aftermath import LEAVE_S, RETRY_FIRST_S, RETRY_MOST_S
 from worker.desk import Desk, EmbeddingPool, EmbedHand
 
 
@@ -29,11 +29,13 @@ class Endings:
     async def _again(self, queue: str, hands: Sequence[EmbedHand], end: End) -> None:
         """Another back end may have them at once, this one after a pause."""
         pool, most = self._pool, self._pool.settings.max_attempts
+        leave_s = 0.0
         if any(other is not self._desk and other.takes(queue) for other in pool.desks):
-            self._desk.leave(queue)
+            leave_s = LEAVE_S
+            asyncio.get_running_loop().call_later(LEAVE_S, self._desk.wake.set)
         elif hands and hands[0].job.fails + 1 < most and not pool.stopping:
             await asyncio.sleep(min(RETRY_MOST_S, RETRY_FIRST_S * 2.0 ** hands[0].job.fails))
-        back = GivenBack("error", max_attempts=most, failure=end)
+        back = GivenBack("error", max_attempts=most, failure=end, leave_s=leave_s)
         outcomes = await asyncio.gather(*(pool.replies.release(hand.job.id, back) for hand in hands))
         pool.telemetry.dead_letters.inc(outcomes.count("ended"))
         for hand in hands:

@@ -13,9 +13,7 @@ from buffer.records import Limits
 from policy.credit import SEGMENT_TOKENS, limits
 from policy.inflight import OverlapLimit, in_flight_limit
 from worker.breaker import Breaker
-
-ALONE_S = 0.25
-"""How long a model's jobs are left to other back ends after one failed here."""
+from worker.stand_in import StandIn
 
 
 class _Doubt(asyncio.Event):
@@ -53,6 +51,9 @@ class Engine:
         """Look at once."""
         self.doubt = _Doubt(self.look)
         """It refused a job: look at once, and send nothing meanwhile."""
+        self.looked_at = False
+        """A look has been answered, or was not."""
+        self.stand_in = StandIn(backend.spec.fallback_for, clock) if backend.spec.fallback_for else None
         self.probe: Probe | None = None
         """What the last look found; None while it is down, or before the first."""
         self.error = "It has not been looked at yet."
@@ -65,7 +66,6 @@ class Engine:
         self._limit = 0
         self._loaded: set[str] = set()
         self._upstream: dict[str, str] = {}
-        self._left_until_at: dict[str, float] = {}
         self._learn([])
 
     @property
@@ -85,6 +85,7 @@ class Engine:
         it."""
         news = self.probe is None
         again = news or self.doubt.is_set()
+        self.looked_at = True
         before, queues = self._bounds(), list(self._upstream)
         self.probe, self.error, self.models = found, "", found.models
         self._loaded = set(found.loaded)
@@ -98,8 +99,9 @@ class Engine:
         return news
 
     def lost(self, error: str) -> bool:
-        """A look was not answered. True: it was up before."""
-        news = self.probe is not None
+        """A look was not answered. True: nobody knew that it is down."""
+        news = self.probe is not None or not self.looked_at
+        self.looked_at = True
         self.probe, self.error = None, error
         self.doubt.clear()
         return news
@@ -119,26 +121,33 @@ class Engine:
         return self._upstream.get(queue)
 
     def queues(self) -> list[str]:
-        """Queues to take jobs from now; those left to other back ends for a moment are not among them."""
-        now_at = self.clock()
-        self._left_until_at = {queue: at for queue, at in self._left_until_at.items() if at > now_at}
-        return [queue for queue in self._upstream if queue not in self._left_until_at]
+        """Queues to take jobs from now; of a back end that stands in for others, those whose jobs none of these can
+        take."""
+        return [queue for queue in self._upstream if self.covers(queue)]
+
+    def queues_of_others(self) -> list[str]:
+        """Queues from which it may take only what one of the back ends that it stands in for has just failed."""
+        return [] if self.stand_in is None else [queue for queue in self._upstream if not self.stand_in.covers(queue)]
+
+    def covers(self, queue: str) -> bool:
+        """Whether the jobs of this queue are its own, or nobody else's at the moment."""
+        return self.stand_in is None or self.stand_in.covers(queue)
+
+    @property
+    def out_of_service(self) -> bool:
+        """It is known to be down, or its breaker is not closed."""
+        return self.looked_at and (not self.up or self.breaker.state(self.clock()) != "closed")
 
     @property
     def able(self) -> bool:
         """Whether jobs could go here, now or when a place is free."""
         return self.up and not self.doubt.is_set() and self.breaker.places(self.clock()) != 0
 
-    def takes(self, queue: str) -> bool:
-        """Whether a job of this queue could."""
-        return self.able and queue in self._upstream
-
-    def leave(self, queue: str) -> None:
-        """A job of this queue failed here and another back end could take it: let it, rather than take it again at
-        once."""
-        name = self._upstream.get(queue)
-        until_at = self.clock() + ALONE_S
-        self._left_until_at |= {other: until_at for other, served in self._upstream.items() if served == name}
+    def takes(self, queue: str, after: str) -> bool:
+        """Whether a job of this queue could that the back end of the name ``after`` had and gave back."""
+        if not self.able or queue not in self._upstream:
+            return False
+        return self.stand_in is None or after in self.stand_in.names or self.stand_in.covers(queue)
 
     def limits(self) -> Limits:
         """The bounds of the back end over all workers, as of now; for the drain, which is woken when they widen."""
@@ -179,12 +188,7 @@ class Engine:
 
     def recheck_s(self) -> float | None:
         """Seconds after which it may be able again without anybody ringing; None: somebody will."""
-        now_at = self.clock()
-        waits = [at - now_at for at in self._left_until_at.values() if at > now_at]
-        cooldown_s = self.breaker.wait_s(now_at)
-        if cooldown_s is not None:
-            waits.append(cooldown_s)
-        return min(waits, default=None)
+        return self.breaker.wait_s(self.clock())
 
     def adopt(self, jobs: int) -> None:
         """Another worker tells how many jobs it has seen the back end run at once."""

@@ -28,6 +28,8 @@ class Health:
         self._pool = pool
         self._engine = engine
         self._told = 0
+        self._queues: set[str] = set()
+        self._unknown: set[str] = set()
 
     async def run(self) -> None:
         """The first look is at once; a refused job calls for another."""
@@ -48,11 +50,13 @@ class Health:
         except BackendError as error:
             if engine.lost(error.message):
                 log.warning("back end %s is down: %s", engine.name, error.message)
+                self._pool.out_of_service(engine)
             return
         if found.doublebuffer:
             if engine.error != ITSELF:
                 log.error("back end %s is not used: %s", engine.name, ITSELF)
-            engine.lost(ITSELF)
+            if engine.lost(ITSELF):
+                self._pool.out_of_service(engine)
         elif engine.looked(found):
             log.info("back end %s is up: %d models", engine.name, len(found.models))
 
@@ -71,12 +75,30 @@ class Health:
     async def _publish(self) -> None:
         """Tells gateways and other workers; learns what these have seen."""
         engine, lanes = self._engine, self._pool.lanes
-        for state in await read_states(lanes.store, lanes.keys):
+        self._pool.states = await read_states(lanes.store, lanes.keys)
+        self._stand_in()
+        for state in self._pool.states:
             # What this worker told itself the last time is no news.
             if state.name == engine.name and state.limit != self._told:
                 engine.adopt(state.limit)
         self._told = engine.told_limit
         await publish_state(lanes.store, lanes.keys, self.state(), STATE_TTL_S)
+
+    def _stand_in(self) -> None:
+        """A back end that this one stands in for may be another worker's, or not there any more."""
+        engine = self._engine
+        if engine.stand_in is None:
+            return
+        engine.stand_in.hear(self._pool.states)
+        if (unknown := set(engine.stand_in.unknown())) - self._unknown:
+            names = ", ".join(sorted(unknown))
+            log.warning("back end %s stands in for %s, of which no worker tells anything", engine.name, names)
+        self._unknown = unknown
+        queues = set(engine.queues())
+        if queues - self._queues:
+            engine.wake.set()
+            engine.on_news()
+        self._queues = queues
 
     def state(self) -> BackendState:
         engine = self._engine
@@ -86,6 +108,7 @@ class Health:
             kind=engine.spec.kind,
             up=engine.up,
             breaker_open=engine.breaker.state(engine.clock()) == "open",
+            trial=engine.breaker.state(engine.clock()) == "half-open",
             models=engine.models,
             aliases=engine.spec.models,
             slots=(found.slots if found else None) or 0,
@@ -95,4 +118,5 @@ class Health:
             loaded=found.loaded if found else [],
             simulated=bool(found and found.simulated),
             error=engine.error,
+            fallback_for=engine.spec.fallback_for,
         )

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from buffer.lanes import Lanes
+from buffer.load import BackendState
 from buffer.records import Control, Granted, Limits, Pulled
 from buffer.replies import ReplyWriter
 from buffer.settings import Settings
@@ -46,6 +47,8 @@ class Pool:
     pulled until that is known."""
     listening: asyncio.Event = field(default_factory=asyncio.Event)
     """A drain has room and found too little: the doorbell is to listen."""
+    states: list[BackendState] = field(default_factory=list)
+    """What the workers tell of their back ends, this one included."""
     stopping: bool = False
 
     def away(self) -> None:
@@ -55,11 +58,15 @@ class Pool:
             log.warning("the store does not answer; waiting for it")
         self.renew_now.set()
 
-    async def pull(self, backend: str, queues: Sequence[str], *, want: int, limits: Limits) -> Pulled:
-        """Jobs for a back end; one call at a time for each. Raises ``StoreUnavailable``."""
+    async def pull(
+        self, backend: str, queues: Sequence[str], *, want: int, limits: Limits, left_by: Sequence[str] = ()
+    ) -> Pulled:
+        """Jobs for a back end; one call at a time for each. ``left_by``: see ``Lanes.pull``. Raises
+        ``StoreUnavailable``."""
+        lease_s = self.settings.lease_seconds
         try:
             return await self.lanes.pull(
-                self.worker, backend, queues, want=want, limits=limits, lease_s=self.settings.lease_seconds
+                self.worker, backend, queues, want=want, limits=limits, lease_s=lease_s, left_by=left_by
             )
         except StoreUnavailable:
             self.unsure.add(backend)
@@ -71,6 +78,7 @@ class Pool:
         before = self.hands.get(job.id)
         if before is not None:
             before.stop("lost")
+        self.count_fallback(engine, job.model)
         hand = self.hands[job.id] = Hand(job, engine, before)
         engine.started(hand.stream, job.model)
         if self.cancelled.pop(job.id, None) == job.fence:
@@ -97,6 +105,18 @@ class Pool:
             self.cancelled[control.id] = control.fence
             if len(self.cancelled) > MOST_CANCELLED:
                 self.cancelled.popitem(last=False)
+
+    def count_fallback(self, engine: Engine, queue: str) -> None:
+        """A job of this queue goes to ``engine``: maybe in another's place."""
+        if engine.stand_in is not None and engine.stand_in.for_whom(queue):
+            self.telemetry.fallbacks.labels(engine.name).inc()
+
+    def out_of_service(self, engine: Engine) -> None:
+        """A back end is down, or its breaker has opened: those that stand in for it look."""
+        for other in self.engines:
+            if other.stand_in is not None and engine.name in other.stand_in.names:
+                other.wake.set()
+                other.on_news()
 
     def wake(self) -> None:
         """Something came in: every back end's drain looks."""

@@ -90,6 +90,9 @@ class Worker:
             for backend in self._backends
             if backend.spec.pool == name
         ]
+        for engine in engines:
+            if engine.stand_in is not None:
+                engine.stand_in.own = {other.name: other for other in engines if other is not engine}
         return self._filled(Pool, Lanes(store, name), engines)
 
     def _embedding_pool(self, store: Store, name: str, chats: Pool) -> EmbeddingPool:

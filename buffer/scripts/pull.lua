@@ -1,6 +1,7 @@
 -- needs: core job reply place finish count seek owners
--- ARGV: now, worker, backend, want, slots, kv, prefill, long, reserved slots, kv reserve, lease, expired end, lanes, models:
--- the number of lanes, the lanes, then the models. Returns: granted jobs, waiting, notes (stream, last id, …; empty if all wanted came).
+-- ARGV: now, worker, backend, want, slots, kv, prefill, long, reserved slots, kv reserve, lease, expired end, names, lanes, models:
+-- the number of names of back ends, these, the number of lanes, these, then the models. With names: only jobs that one of these
+-- back ends has just failed and leaves to others. Returns: granted jobs, waiting, notes (stream, last id, …; empty if all wanted came).
 local worker, backend = ARGV[2], ARGV[3]
 local want, slots = tonumber(ARGV[4]), tonumber(ARGV[5])
 local kv_limit, prefill_limit, long_limit = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
@@ -9,14 +10,19 @@ local lease, expired = tonumber(ARGV[11]), ARGV[12]
 local LOOK, MOST_OVER = 16, 128
 
 -- Only queues where somebody waits: nothing comes into one meanwhile.
-local models, queues, allowed = {}, {}, {}
-local lane_count = tonumber(ARGV[13])
-for _, model in ipairs(asked(14 + lane_count)) do
+local models, queues, allowed, left_by = {}, {}, {}, {}
+local stands_in = tonumber(ARGV[13])
+for i = 14, 13 + stands_in do
+  left_by[ARGV[i]] = true
+end
+local lanes_at = 14 + stands_in
+local lane_count = tonumber(ARGV[lanes_at])
+for _, model in ipairs(asked(lanes_at + 1 + lane_count)) do
   if people(model) > 0 or background(model) > 0 then
     models[#models + 1] = model
   end
 end
-for i = 14, 13 + lane_count do
+for i = lanes_at + 1, lanes_at + lane_count do
   allowed[ARGV[i]] = true
   for _, model in ipairs(models) do
     local name = model .. ':' .. ARGV[i]
@@ -86,6 +92,21 @@ local function next_one(quiet)
     end
   end
   return best
+end
+-- The next that one of `left_by` leaves to others.
+local function next_left()
+  for _, model in ipairs(models) do
+    local key = P .. 'left:' .. model
+    call('ZREMRANGEBYSCORE', key, '-inf', int(now))
+    for _, id in ipairs(call('ZRANGE', key, 0, -1)) do
+      local told = call('HMGET', P .. 'job:' .. id, 'st', 'left')
+      if told[1] == 'waiting' and left_by[told[2]] and not looked[id] then
+        looked[id] = true
+        return {id = id, model = model}
+      end
+    end
+  end
+  return nil
 end
 local function lowest_due()
   local best, best_due
@@ -171,18 +192,25 @@ local function grant(j)
 end
 
 while #granted < want and used < slots and looked_count < LOOK and #over < MOST_OVER do
-  local quiet = not anybody()
-  local c = first(quiet)
-  if c and looked[c.id] then
-    c = next_one(quiet)
+  local c
+  if stands_in > 0 then
+    c = next_left()
+  else
+    local quiet = not anybody()
+    c = first(quiet)
+    if c and looked[c.id] then
+      c = next_one(quiet)
+    end
   end
   if not c then
     break
   end
   local j = good(c)
-  local due, due_at = lowest_due()
-  if j and due and j.arr > due_at then
-    j = good(due)
+  if stands_in == 0 then
+    local due, due_at = lowest_due()
+    if j and due and j.arr > due_at then
+      j = good(due)
+    end
   end
   if j and (not allowed[j.lane] or (j.left == backend and now < j.left_until)) then
     -- For another worker; or it failed here, and another back end is to have it.

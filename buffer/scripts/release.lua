@@ -29,11 +29,13 @@ if fails > j.fails and fails >= tonumber(ARGV[9]) then
   bury(j.id, j.model, j.lane, j.user, 'attempts used up')
   return 'ended'
 end
+out(j)
 local leave = tonumber(ARGV[11])
 if leave > 0 then
   call('HSET', j.key, 'left', j.backend, 'left_until', int(now + leave))
+  call('ZADD', P .. 'left:' .. j.model, int(now + leave), j.id)
+  call('PEXPIRE', P .. 'left:' .. j.model, math.ceil(leave / 1000) + 60000)
 end
-out(j)
 call('HSET', j.key, 'n', int(n), 'fails', int(fails), 'prefix', prefix, 'base', ARGV[7], 'spent', ARGV[8])
 mark(j, n, 'again', prefix)
 frame(j, n, 'again', prefix)

@@ -42,7 +42,18 @@ from tests.command.settings_rig import BACKEND, by_flags, write_file
         ("--backends", '[{"name": "a", "kind": "vllm", "url": "a:8000"}]'),
         ("--backends", '[{"name": "a", "kind": "vllm", "url": "http://a", "colour": 1}]'),
         ("--backends", '[{"name": "a", "kind": "vllm", "url": "http://a", "max_in_flight": 0}]'),
-        ("--backends", '[{"name": "a", "kind": "vllm", "url": "http://a", "fallback_for": ["b"]}]'),
+        ("--backends", '[{"name": "a", "kind": "vllm", "url": "http://a", "fallback_for": ["a"]}]'),
+        ("--backends", '[{"name": "a", "kind": "vllm", "url": "http://a", "fallback_for": ["b\\r\\nc"]}]'),
+        (
+            "--backends",
+            '[{"name": "a", "kind": "vllm", "url": "http://a", "fallback_for": ["b"]},'
+            ' {"name": "b", "kind": "vllm", "url": "http://b", "fallback_for": ["a"]}]',
+        ),
+        (
+            "--backends",
+            '[{"name": "a", "kind": "vllm", "url": "http://a", "fallback_for": ["b"]},'
+            ' {"name": "b", "kind": "vllm", "url": "http://b", "pool": "other"}]',
+        ),
         ("--backends", '[{"name": "a\\r\\nb", "kind": "vllm", "url": "http://a"}]'),
         ("--backends", '[{"name": "a", "kind": "vllm", "url": "http://a", "pool": "{x}"}]'),
         (

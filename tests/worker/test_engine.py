@@ -6,7 +6,7 @@ from backends.base import Probe
 from buffer.backend import BackendSpec, Kind, ModelInfo
 from buffer.job import Chat, Event
 from worker.breaker import Breaker
-from worker.engine import ALONE_S, Engine
+from worker.engine import Engine
 
 
 class Mute:
@@ -99,17 +99,6 @@ def test_only_what_changes_something_wakes_an_idle_drain() -> None:
     assert not one.wake.is_set()
     one.looked(served("m", "n", waiting=0, running=1))
     assert one.wake.is_set()
-
-
-def test_a_failed_job_is_left_to_others_under_all_its_names_for_a_moment() -> None:
-    one, clock = engine(models={"chat": "m"})
-    one.looked(served("m", "n"))
-    one.leave("chat")
-    assert set(one.queues()) == {"n", "/n"}
-    assert one.recheck_s() == ALONE_S
-    clock.now_at += ALONE_S
-    assert set(one.queues()) == {"chat", "/chat", "m", "/m", "n", "/n"}
-    assert one.recheck_s() is None
 
 
 def test_credit_from_the_look_or_from_the_operator() -> None:
