@@ -17,7 +17,7 @@ NODE_CLIENTS := tests/conformance/node
 PYTEST_FLAGS ?= -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-all test-openwebui chaos check format docs compatibility clean
+.PHONY: help up test test-all test-openwebui chaos soak check format docs compatibility clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -64,6 +64,9 @@ test-openwebui: $(VENV)/.installed-test $(OPENWEBUI_READY) ## the real Open WebU
 
 chaos: $(VENV)/.installed-test ## real processes under a seeded stream of faults; SECONDS=600 SEEDS=3 CLIENTS=100
 	$(BIN)/python -m tests.chaos --seconds $(or $(SECONDS),600) --seeds $(or $(SEEDS),3) --clients $(or $(CLIENTS),100)
+
+soak: $(VENV)/.installed-test ## full load for half an hour, and whose memory grows; MINUTES=30 CLIENTS=256
+	$(BIN)/python -m tests.chaos.soak --minutes $(or $(MINUTES),30) --clients $(or $(CLIENTS),256)
 
 check: $(VENV)/.installed-test ## style, types, and the arrows between the parts
 	$(BIN)/ruff check .

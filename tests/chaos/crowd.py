@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +38,8 @@ class Crowd:
     keep: bool = True
     """Results are kept, for the account."""
     count: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    flawed: int = 0
 
     async def run(self, until: asyncio.Event) -> None:
         """Until ``until``, and then to the end of each answer under way."""
@@ -79,6 +82,8 @@ class Crowd:
     def _took(self, result: Result) -> None:
         result.judge()
         self.count += 1
+        self.outcomes[result.outcome] += 1
+        self.flawed += bool(result.flaws)
         if self.keep or result.flaws or result.outcome != "answered":
             with self.trace.open("a", encoding="utf-8") as trace:
                 trace.write(json.dumps(result.row(), ensure_ascii=False) + "\n")
