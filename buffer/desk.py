@@ -8,9 +8,10 @@ if TYPE_CHECKING:
     from buffer.follower import Follower
 
 Want = Literal["catch_up", "requeue", "settle", "cancel", "forget", "pause", "go"]
-"""``catch_up``: read the reply key. ``requeue``: put the job of a dead worker back. ``settle``: end it as failed
-instead.
-``forget``: its client has left. ``pause``, ``go``: tell its worker to stop or go on reading its engine."""
+"""``catch_up``: read the reply key. ``requeue``: hand the job of a dead worker on. ``settle``: end it as the follower
+did.
+``forget``: its client has left, or it has ended after that. ``pause``, ``go``: tell its worker to stop or go on reading
+its engine."""
 
 
 class Desk(Protocol):

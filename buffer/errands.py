@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import msgspec
@@ -14,6 +14,7 @@ from buffer.desk import Want
 from buffer.failures import INTERRUPTED, LOST
 from buffer.fold import fold
 from buffer.follower import Follower
+from buffer.handing import Handing
 from buffer.job import End
 from buffer.lanes import Lanes
 
@@ -23,15 +24,25 @@ LOOK_AGAIN_S = 0.2
 
 
 class Errands:
-    """``inbox_name`` tells where frames are to come; ``give_up_s``: how long an answer may lack what its reply key
-    lacks too.
+    """``inbox_name`` tells where frames are to come, ``move_from`` makes another inbox than that one. ``give_up_s``:
+    how long an answer may lack what its reply key lacks too. ``lease_s``: see ``Inbox``.
     """
 
-    def __init__(self, lanes: Lanes, inbox_name: Callable[[], str], give_up_s: float) -> None:
+    def __init__(
+        self,
+        lanes: Lanes,
+        inbox_name: Callable[[], str],
+        move_from: Callable[[str], Awaitable[None]],
+        *,
+        give_up_s: float,
+        lease_s: float,
+    ) -> None:
         self._lanes = lanes
-        self._inbox_name = inbox_name
         self._give_up_s = give_up_s
         self._chores = Chores()
+        self._handing = Handing(
+            lanes, self._chores, inbox_name=inbox_name, move_from=move_from, cancel=self.cancel, lease_s=lease_s
+        )
 
     async def run(self) -> None:
         await self._chores.run()
@@ -46,9 +57,9 @@ class Errands:
             case "catch_up":
                 self._chores.add((what, id), partial(self._catch_up, follower))
             case "requeue":
-                self._chores.add((what, id), partial(self._requeue, follower, follower.fence))
+                self._chores.add((what, id), partial(self._handing.requeue, follower))
             case "settle":
-                self._chores.add((what, id), partial(self._settle, id, follower.fence))
+                self._chores.add((what, id), partial(self._settle, follower))
             case "cancel" | "forget":
                 self.cancel(id)
             case "pause" | "go":
@@ -57,9 +68,9 @@ class Errands:
     def cancel(self, id: str) -> None:
         self._chores.add(("cancel", id), partial(self._cancel, id))
 
-    def reclaim(self, follower: Follower, fence: int) -> None:
-        """Puts a job back whose client has seen nothing, wherever it is now."""
-        self._chores.add(("requeue", follower.id), partial(self._requeue, follower, fence, force=True))
+    def restore(self, follower: Follower) -> None:
+        """The store does not know the job as its gateway does: puts it there once more."""
+        self._handing.restore(follower)
 
     async def _cancel(self, id: str) -> None:
         await self._lanes.cancel(id)
@@ -67,30 +78,12 @@ class Errands:
     async def _signal(self, id: str, word: Want) -> None:
         await self._lanes.signal(id, "pause" if word == "pause" else "go")
 
-    async def _settle(self, id: str, fence: int) -> None:
-        await self._lanes.settle(id, fence, 1, End("failed", INTERRUPTED))
-
-    async def _requeue(self, follower: Follower, fence: int, force: bool = False) -> None:
-        """Puts a job back whose client has seen nothing yet. ``force``: whatever its fence may be by now."""
-        for _ in range(3):
-            if follower.ended or follower.closed or follower.given or (follower.fence != fence and not force):
-                return
-            result = await self._lanes.requeue(
-                follower.id, fence, snapshot="", base="", spent=0, inbox=self._inbox_name()
-            )
-            if result.status == "queued":
-                follower.moved_to(result.fence)
-                return
-            if result.status == "gone" or (force and result.status == "done"):
-                break
-            if not force:
-                follower.note(result.fence, done=result.status == "done")
-                return
-            fence = result.fence
-        follower.fail(LOST)
+    async def _settle(self, follower: Follower) -> None:
+        end = follower.end or End("failed", INTERRUPTED)
+        await self._lanes.settle(follower.id, follower.fence, 1, end)
 
     async def _catch_up(self, follower: Follower) -> None:
-        if follower.ended or follower.closed:
+        if not follower.wanted:
             return
         entries = await self._lanes.reply(follower.id)
         try:
@@ -98,13 +91,10 @@ class Errands:
         except (msgspec.MsgspecError, ValueError, KeyError):
             log.error("The reply of job %s cannot be read", follower.id)
             follower.fail(LOST, "cancel")
-        if follower.ended or follower.behind_since is None:
+        if not follower.wanted or follower.behind_since is None:
             return
         loop = asyncio.get_running_loop()
-        if loop.time() - follower.behind_since < self._give_up_s:
+        if follower.handing_on or loop.time() - follower.behind_since < self._give_up_s:
             loop.call_later(LOOK_AGAIN_S, self.want, follower, "catch_up")
-        elif follower.given:
-            follower.fail(LOST, "cancel")
         else:
-            follower.behind_since = loop.time()
-            await self._requeue(follower, max(follower.fence, follower.target[0]), force=True)
+            self._handing.take_back(follower)

@@ -16,6 +16,7 @@ from buffer.errands import Errands
 from buffer.failures import LOST, STOPPING
 from buffer.follower import Follower
 from buffer.incoming import Incoming
+from buffer.job import Chat
 from buffer.lanes import Lanes
 from buffer.records import NewJob, Submitted
 from buffer.timing import Backoff
@@ -28,11 +29,14 @@ GIVE_UP_S = 8.0
 MOST_AWAY_S = 60.0
 """How long clients are kept waiting for a store that is away."""
 CLOSE_S = 2.0
+LEASE_S = 15.0
 
 
 class Inbox:
-    """``create``, then ``run`` beside everything else. ``lease_s``: also reap, each quarter of it, as every gateway
-    and worker should.
+    """``create``, then ``run`` beside everything else.
+
+    ``lease_s``: how long whoever ran a job that was put into the store once more may come for it. ``resume``: let other
+    attempts go on from the middle of an answer.
     """
 
     def __init__(
@@ -40,18 +44,19 @@ class Inbox:
         lanes: Lanes,
         gateway: str,
         *,
-        lease_s: float | None = None,
+        lease_s: float = LEASE_S,
+        resume: bool = True,
         watch_s: float = WATCH_S,
         give_up_s: float = GIVE_UP_S,
     ) -> None:
         self._lanes = lanes
         self._gateway = gateway
-        self._lease_s = lease_s
+        self._resume = resume
         self._watch_s = watch_s
         self.name = ""
         """``<gateway>:<incarnation>``: what a job's ``inbox`` is to be. Another after the stream was lost."""
         self._followers: dict[str, Follower] = {}
-        self._errands = Errands(lanes, lambda: self.name, give_up_s)
+        self._errands = Errands(lanes, lambda: self.name, self._move_from, give_up_s=give_up_s, lease_s=lease_s)
         self._incoming = Incoming(lanes, self._followers, self._errands.cancel)
         self._watch_now = asyncio.Event()
         self._renewed = asyncio.Event()
@@ -64,31 +69,37 @@ class Inbox:
         self.name = name
         self._renewed.set()
 
-    async def submit(self, job: NewJob, *, limit: int = 0, whole: bool = False) -> tuple[Submitted, Follower | None]:
-        """Submits a job under this inbox and follows it from before its first frame. None if it was refused (``full``).
+    async def submit(
+        self, job: NewJob, *, limit: int = 0, whole: bool = False, chat: Chat | None = None
+    ) -> tuple[Submitted, Follower | None]:
+        """Submits a job under this inbox and follows it from before its first frame. None if it was refused.
 
-        ``whole``: see ``Follower``. Raises ``StoreUnavailable``; a job that went in all the same is cancelled once the
-        store is back.
+        ``whole``, ``chat``: see ``Follower``. Raises ``StoreUnavailable``; a job that went in all the same is cancelled
+        once the store is back. Raises ``ValueError`` if the job is followed.
         """
-        follower = self.follow(job.id, lane=job.lane, det=job.det, open=False, whole=whole)
+        if job.id in self._followers:
+            raise ValueError(f"Job {job.id} is followed already.")
+        follower = Follower(self, job.id, job=job, chat=chat, resume=self._resume, whole=whole)
+        self._followers[job.id] = follower
+        began_at = asyncio.get_running_loop().time()
         submitted: Submitted | None = None
         try:
-            submitted = await self._submit(follower, job, limit)
+            submitted = await self._submit(job, limit)
         finally:
             if submitted is None:
                 follower.det = False
                 follower.close()
-        if submitted.status in ("full", "over"):
+        if submitted.status not in ("new", "known"):
             self._followers.pop(job.id, None)
             return submitted, None
-        follower.open = True
+        follower.submitted_at = began_at
         if submitted.status == "known":
             self.want(follower, "catch_up")
         return submitted, follower
 
-    async def _submit(self, follower: Follower, job: NewJob, limit: int) -> Submitted:
+    async def _submit(self, job: NewJob, limit: int) -> Submitted:
         while True:
-            home = follower.home = self.name
+            home = self.name
             submitted = await self._lanes.submit(replace(job, inbox=home), limit=limit)
             if submitted.status != "homeless":
                 return submitted
@@ -105,33 +116,11 @@ class Inbox:
                 await self.create()
                 self._watch_now.set()
 
-    def follow(
-        self,
-        id: str,
-        fence: int = 0,
-        *,
-        lane: str = "",
-        det: bool = False,
-        open: bool = True,
-        whole: bool = False,
-    ) -> Follower:
-        """Follows a job whose frames come here. ``open=False``: it is yet to be submitted. Raises ``ValueError`` if it
-        is followed.
-        """
-        if id in self._followers:
-            raise ValueError(f"Job {id} is followed already.")
-        follower = self._followers[id] = Follower(self, id, fence=fence, lane=lane, det=det, whole=whole)
-        follower.home = self.name
-        follower.open = open
-        return follower
-
     async def run(self) -> None:
         """Reads, watches and tidies up, until cancelled; through any outage of the store."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._errands.run(), name="inbox errands")
             group.create_task(self._watch_on(), name="inbox watch")
-            if self._lease_s is not None:
-                group.create_task(self._reap_on(self._lease_s), name="inbox reap")
             while True:
                 self._renewed.clear()
                 reader = group.create_task(self._incoming.read(self.name, self._watch_now.set), name="inbox read")
@@ -153,12 +142,13 @@ class Inbox:
     def want(self, follower: Follower, what: Want) -> None:
         """Has something done at the store for a follower; returns at once."""
         if what == "forget":
+            if follower.wanted:
+                return  # detached: it is heard to its end, so that it can be restored
             if self._followers.get(follower.id) is follower:
                 del self._followers[follower.id]
             if not follower.ended:
                 self._incoming.ignore(follower.id)
-                if not follower.det:
-                    self._errands.cancel(follower.id)
+                self._errands.cancel(follower.id)
         else:
             self._errands.want(follower, what)
 
@@ -180,36 +170,26 @@ class Inbox:
             except StoreUnavailable:
                 if loop.time() - back_at > MOST_AWAY_S:
                     for follower in list(self._followers.values()):
-                        follower.fail(LOST, "cancel")
+                        if not follower.det:
+                            follower.fail(LOST, "cancel")
                 await backoff.wait()
                 self._watch_now.set()
 
     async def _watch(self) -> None:
-        ids = [id for id, follower in self._followers.items() if follower.open and not follower.ended]
+        asked = [
+            (follower, follower.fence)
+            for follower in self._followers.values()
+            if follower.submitted_at is not None and follower.wanted
+        ]
         home = self.name
-        watched = await self._lanes.watch(home, ids)
+        watched = await self._lanes.watch(home, [follower.id for follower, _ in asked])
         if not watched.inbox_there:
             await self._move_from(home)
-        for id, (state, fence) in zip(ids, watched.states, strict=True):
-            follower = self._followers.get(id)
-            if follower is None or follower.ended:
+        for (follower, known), (state, fence) in zip(asked, watched.states, strict=True):
+            if not follower.wanted:
                 continue
-            if state == "gone":
-                follower.fail(LOST)
-            elif follower.home == self.name or state == "done":
-                follower.note(fence, done=state == "done")
-            elif follower.given:
-                follower.fail(LOST, "cancel")
+            if state == "gone" or fence < known:
+                self._errands.restore(follower)
             else:
-                follower.home = self.name
-                self._errands.reclaim(follower, fence)
-
-    async def _reap_on(self, lease_s: float) -> None:
-        backoff = Backoff()
-        while True:
-            try:
-                await self._lanes.reap(lease_s)
-                backoff.reset()
-                await asyncio.sleep(lease_s / 4)
-            except StoreUnavailable:
-                await backoff.wait()
+                follower.note(fence, done=state == "done")
+                follower.remind()

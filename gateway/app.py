@@ -55,7 +55,7 @@ def create_app(
     telemetry = telemetry or Telemetry()
     timing = timing or Timing()
     names = sorted({spec.pool for spec in settings.backends}) or ["default"]
-    pools, embedding_pools = open_pools(store, names), open_embedding_pools(store, names)
+    pools, embedding_pools = open_pools(store, names, settings), open_embedding_pools(store, names, settings)
     all_pools = [*pools.values(), *embedding_pools.values()]
     intake = Intake(settings)
     catalog = Catalog(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from buffer.embed import pool_of
 from buffer.inbox import Inbox
 from buffer.lanes import Lanes
+from buffer.settings import Settings
 from buffer.store import Store
 
 
@@ -19,16 +20,17 @@ class Pool:
     inbox: Inbox
 
 
-def open_pools(store: Store, names: Iterable[str]) -> Mapping[str, Pool]:
+def open_pools(store: Store, names: Iterable[str], settings: Settings) -> Mapping[str, Pool]:
     """Pools by name, their inboxes yet to be created and run."""
-    return {name: _open(store, name, name) for name in names}
+    return {name: _open(store, name, name, settings) for name in names}
 
 
-def open_embedding_pools(store: Store, names: Iterable[str]) -> Mapping[str, Pool]:
+def open_embedding_pools(store: Store, names: Iterable[str], settings: Settings) -> Mapping[str, Pool]:
     """The pools in which embeddings wait, by the names of their back ends' pools."""
-    return {name: _open(store, name, pool_of(name)) for name in names}
+    return {name: _open(store, name, pool_of(name), settings) for name in names}
 
 
-def _open(store: Store, name: str, kept_as: str) -> Pool:
+def _open(store: Store, name: str, kept_as: str, settings: Settings) -> Pool:
     lanes = Lanes(store, kept_as)
-    return Pool(name, lanes, Inbox(lanes, secrets.token_hex(8)))
+    inbox = Inbox(lanes, secrets.token_hex(8), lease_s=settings.lease_seconds, resume=settings.resume)
+    return Pool(name, lanes, inbox)

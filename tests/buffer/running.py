@@ -9,7 +9,7 @@ from typing import Any
 
 from buffer.follower import Follower
 from buffer.inbox import Inbox
-from buffer.job import Content, End
+from buffer.job import Chat, Content, End
 from tests.buffer.jobs import job
 
 
@@ -44,7 +44,7 @@ async def answer(follower: Follower) -> tuple[str, End]:
     return text, got
 
 
-async def submitted(inbox: Inbox, id: str, **fields: Any) -> Follower:
-    _, follower = await inbox.submit(job(id, **fields))
+async def submitted(inbox: Inbox, id: str, *, chat: Chat | None = None, whole: bool = False, **fields: Any) -> Follower:
+    _, follower = await inbox.submit(job(id, **fields), chat=chat, whole=whole)
     assert follower is not None
     return follower

@@ -62,7 +62,7 @@ async def test_a_detached_job_outlives_its_client(lanes: Lanes, inbox: Inbox) ->
         writer.write("a", words("all of it"))
         assert await writer.finish("a", End("done")) == "ok"
     answer = fold(await lanes.reply("a"))
-    assert answer.whole_text() == "all of it"
+    assert answer.whole().text == "all of it"
     assert answer.end == End("done")
     assert "cancel" not in await record(lanes, "a")
 
@@ -77,7 +77,7 @@ async def test_of_a_detached_job_nothing_is_sent_that_the_reply_key_lacks(lanes:
             writer.write("a", words(text))
             got = await follower.next()
             assert got == words(text)
-            assert fold(await lanes.reply("a")).whole_text().endswith(text)
+            assert fold(await lanes.reply("a")).whole().text.endswith(text)
         await writer.finish("a", End("done"))
 
 

@@ -7,9 +7,10 @@ import asyncio
 import pytest
 
 from buffer.fold import fold
-from buffer.follower import MOST_UNREAD, Follower
+from buffer.follower import Follower
 from buffer.frames import Part
 from buffer.job import Content, End, Event, Failure, Logprobs, Reasoning, ToolDelta
+from buffer.unread import MOST_UNREAD
 from tests.buffer.parts import Noted, events, final, start, text
 from tests.buffer.test_fold import end, ev, mark
 

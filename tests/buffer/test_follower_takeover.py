@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from buffer.failures import INTERRUPTED
-from buffer.fold import fingerprint, fold
+from buffer.fold import fold
 from buffer.follower import Follower
 from buffer.frames import Part
 from buffer.job import Content, End, ToolDelta
 from tests.buffer.parts import Noted, events, start, text
-from tests.buffer.test_fold import ev, mark
+from tests.buffer.test_fold import base, ev, mark, told
 
 
 async def test_a_death_before_the_first_word_is_a_requeue(follower: Follower, desk: Noted) -> None:
@@ -56,8 +56,8 @@ async def test_a_retry_goes_on_where_the_text_is_the_same(follower: Follower, de
     follower.take(start(5))
     follower.take(events(5, 1, "ab"))
     assert await text(follower) == "ab"
-    follower.take(Part("a", 5, 3, "again", [], "ab"))
-    follower.take(start(6, fingerprint("ab"), "other"))
+    follower.take(Part("a", 5, 3, "again", [], told("ab")))
+    follower.take(start(6, base("ab"), "other"))
     follower.take(events(6, 1, "c"))
     assert await text(follower) == "c"
     assert (follower.started, desk.wants) == ("other", [])
@@ -82,8 +82,8 @@ async def test_catching_up_over_a_retry(follower: Follower) -> None:
     assert await text(follower) == "ab"
     entries = [
         mark("5-0", "start"),
-        mark("5-5", "again", "abcd"),
-        mark("6-0", "start", fingerprint("abcd")),
+        mark("5-5", "again", told("abcd")),
+        mark("6-0", "start", base("abcd")),
         ev(6, 1, "e", "f"),
     ]
     follower.take_folded(fold(entries))
@@ -96,5 +96,5 @@ async def test_more_than_words_cannot_be_matched_by_words(follower: Follower) ->
     follower.take(start(5))
     follower.take(Part("a", 5, 1, "ev", [ToolDelta(0, "id", "name")]))
     await follower.next()
-    follower.take_folded(fold([mark("5-5", "again", "ab"), mark("6-0", "start", fingerprint("ab")), ev(6, 1, "c")]))
+    follower.take_folded(fold([mark("5-5", "again", told("ab")), mark("6-0", "start", base("ab")), ev(6, 1, "c")]))
     assert await text(follower) == ""

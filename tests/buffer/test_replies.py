@@ -45,7 +45,7 @@ async def test_many_answers_arrive_whole_and_in_order(lanes: Lanes, inbox: Inbox
     for id, (text, end) in zip(asked, answers, strict=True):
         assert text == "".join(f"{id}.{i} " for i in range(30))
         assert end == End("done")
-        assert fold(await lanes.reply(id)).whole_text() == text
+        assert fold(await lanes.reply(id)).whole().text == text
     assert followers[0].started == "b"
     assert await is_quiet(lanes)
 
@@ -161,7 +161,7 @@ async def test_an_append_refused_by_number_goes_on_from_there(lanes: Lanes, inbo
         writer.write("a", words("5"))
         assert await writer.finish("a", End("done")) == "ok"
         assert await answer(follower) == ("12345", End("done"))
-    assert fold(await lanes.reply("a")).whole_text() == "12345"
+    assert fold(await lanes.reply("a")).whole().text == "12345"
 
 
 async def _rewind(lanes: Lanes, id: str, granted: Granted) -> None:

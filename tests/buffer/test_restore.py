@@ -46,7 +46,7 @@ async def test_a_job_that_ran_is_running_again_for_a_lease(lanes: Lanes) -> None
     arr = clock.now - 3_000_000
     assert [int(fields[name]) for name in ("arr", "score", "due")] == [arr, arr + 7, arr + 100]
     assert (fields["prefix"], fields["base"], fields["spent"]) == (encode_said(SAID), fingerprint(SAID), "2")
-    assert await kinds(lanes, "a") == [(f"{FLOOR + 1}-0", "snap")]
+    assert await kinds(lanes, "a") == [("0-1", "queued"), (f"{FLOOR + 1}-0", "snap")]
     assert await lanes.store.redis.zscore(lanes.keys.lease, "a") == clock.now + 15_000_000
     assert await lanes.store.redis.hgetall(lanes.keys.load("b")) == {b"a": b"10,0,0"}, "it has read its prompt"
     assert await lanes.store.redis.smembers(lanes.keys.backends) == {b"b"}

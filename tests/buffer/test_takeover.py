@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from buffer.fold import fold
+from buffer.follower import Follower
 from buffer.frames import Part, pack
+from buffer.heard import Said, decode_said, fingerprint
 from buffer.inbox import Inbox
-from buffer.job import End
+from buffer.job import Chat, End, Finish, Message, Reasoning, ToolDelta
 from buffer.lanes import Lanes
+from buffer.records import Granted
 from buffer.replies import ReplyWriter
 from tests.buffer.jobs import LEASE_S, is_quiet, job, pull, record, words
 from tests.buffer.running import answer, beside, submitted, until
+
+CHAT = Chat("m", [Message("user", "hello")], stream=True)
 
 
 async def test_what_never_comes_fails_the_answer_that_has_begun(lanes: Lanes) -> None:
@@ -75,14 +83,63 @@ async def test_a_dead_workers_job_goes_on_unseen(lanes: Lanes, inbox: Inbox) -> 
     assert await is_quiet(lanes)
 
 
-async def test_a_dead_worker_whose_answer_had_begun_ends_it(lanes: Lanes, inbox: Inbox) -> None:
+async def test_an_answer_that_had_begun_goes_on_where_it_stopped(lanes: Lanes, inbox: Inbox) -> None:
     writer = ReplyWriter(lanes)
     async with beside(inbox.run, writer.run):
-        follower = await submitted(inbox, "a")
+        follower = await submitted(inbox, "a", chat=CHAT)
+        (granted,) = (await pull(lanes)).jobs
+        writer.attach(granted)
+        writer.write("a", [Reasoning("hm"), *words("half an ")])
+        assert await follower.next() == [Reasoning("hm"), *words("half an ")]
+        await _expire(lanes, "a")
+        (again,) = await until(lambda: _pulled(lanes))
+        said = Said("half an ", "hm")
+        assert (decode_said(again.prefix), again.base, again.spent) == (said, fingerprint(said), 2)
+        assert await writer.finish("a", End("done")) == "lost"
+        writer.attach(again)
+        writer.write("a", words("answer"))
+        await writer.finish("a", End("done"))
+        assert await answer(follower) == ("answer", End("done"))
+    assert await is_quiet(lanes)
+
+
+async def _pulled(lanes: Lanes) -> list[Granted]:
+    return (await pull(lanes)).jobs
+
+
+async def test_an_answer_in_one_piece_goes_on_too(lanes: Lanes, inbox: Inbox) -> None:
+    writer = ReplyWriter(lanes)
+    async with beside(inbox.run, writer.run):
+        follower = await submitted(inbox, "a", chat=CHAT, whole=True)
         (granted,) = (await pull(lanes)).jobs
         writer.attach(granted)
         writer.write("a", words("half an "))
-        assert await follower.next() == words("half an ")
+        await until(lambda: _heard(follower, "half an "))
+        await _expire(lanes, "a")
+        (again,) = await until(lambda: _pulled(lanes))
+        assert decode_said(again.prefix) == Said("half an ")
+        writer.attach(again)
+        writer.write("a", words("answer"))
+        await writer.finish("a", End("done"))
+        assert await answer(follower) == ("half an answer", End("done"))
+
+
+async def _heard(follower: Follower, text: str) -> bool:
+    return follower.heard.said().text == text
+
+
+@pytest.mark.parametrize("how", ["off", "tools", "no chat"])
+async def test_an_answer_that_nobody_can_go_on_with_ends(lanes: Lanes, how: str) -> None:
+    inbox = Inbox(lanes, "gate", watch_s=0.2, resume=how != "off")
+    await inbox.create()
+    writer = ReplyWriter(lanes)
+    async with beside(inbox.run, writer.run):
+        follower = await submitted(inbox, "a", chat=None if how == "no chat" else CHAT)
+        (granted,) = (await pull(lanes)).jobs
+        writer.attach(granted)
+        events = [ToolDelta(0, "call", "name")] if how == "tools" else words("half an ")
+        writer.write("a", list(events))
+        assert await follower.next() == events
         await _expire(lanes, "a")
         got = await follower.next()
         assert isinstance(got, End)
@@ -90,6 +147,22 @@ async def test_a_dead_worker_whose_answer_had_begun_ends_it(lanes: Lanes, inbox:
         assert (got.failure.status, got.failure.code) == (502, "interrupted")
         assert await until(lambda: _is(lanes, "a", "done"))
         assert await writer.finish("a", End("done")) == "lost"
+    assert await is_quiet(lanes)
+
+
+async def test_an_answer_whose_figures_alone_are_missing_is_done(lanes: Lanes, inbox: Inbox) -> None:
+    writer = ReplyWriter(lanes)
+    async with beside(inbox.run, writer.run):
+        follower = await submitted(inbox, "a", chat=CHAT, det=True)
+        (granted,) = (await pull(lanes)).jobs
+        writer.attach(granted)
+        writer.write("a", [*words("all"), Finish("stop")])
+        assert await follower.next() == [*words("all"), Finish("stop")]
+        await _expire(lanes, "a")
+        assert await follower.next() == End("done")
+        assert await until(lambda: _is(lanes, "a", "done"))
+        folded = fold(await lanes.reply("a"))
+        assert (folded.whole(), folded.end) == (Said("all"), End("done"))
     assert await is_quiet(lanes)
 
 
@@ -103,49 +176,6 @@ async def _expire(lanes: Lanes, id: str) -> None:
     await lanes.store.redis.zadd(lanes.keys.lease, {id: 1})
     reaped = await lanes.reap(LEASE_S)
     assert reaped.taken_over == 1
-
-
-async def test_a_lost_inbox_gets_a_new_name_and_unseen_jobs_go_on(lanes: Lanes, inbox: Inbox) -> None:
-    writer = ReplyWriter(lanes)
-    async with beside(inbox.run, writer.run):
-        seen = await submitted(inbox, "seen")
-        (first,) = (await pull(lanes)).jobs
-        writer.attach(first)
-        writer.write("seen", words("some"))
-        await seen.next()
-        unseen = await submitted(inbox, "unseen")
-        old = inbox.name
-        await lanes.store.redis.delete(lanes.keys.inbox(old))
-        text, end = await answer(seen)
-        assert (text, end.kind) == ("", "failed")
-        assert end.failure is not None
-        assert (end.failure.status, end.failure.code, end.failure.retry_after_s) == (503, "lost", 1)
-        assert inbox.name != old
-
-        async def readdressed() -> bool:
-            return (await record(lanes, "unseen"))["inbox"] == inbox.name
-
-        # A pull before that would find the job's inbox missing, and take its gateway for dead.
-        assert await until(readdressed)
-        (granted,) = (await pull(lanes)).jobs
-        assert granted.inbox == inbox.name
-        writer.attach(granted)
-        writer.write("unseen", words("whole"))
-        await writer.finish("unseen", End("done"))
-        assert await answer(unseen) == ("whole", End("done"))
-
-
-async def test_a_lost_job_fails_its_client(lanes: Lanes, inbox: Inbox) -> None:
-    async with beside(inbox.run):
-        follower = await submitted(inbox, "a")
-        await lanes.store.redis.delete(lanes.keys.job("a"))
-        _, end = await answer(follower)
-        assert end.failure is not None
-        assert end.failure.code == "lost"
-    await pull(lanes)
-    await lanes.reap(LEASE_S)
-    await lanes.reap(LEASE_S)
-    assert await is_quiet(lanes)
 
 
 async def test_a_lost_job_is_told_to_its_worker(lanes: Lanes, inbox: Inbox) -> None:

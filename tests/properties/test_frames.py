@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from buffer.desk import Want
-from buffer.fold import fingerprint, fold
+from buffer.fold import fold
 from buffer.follower import Follower
 from buffer.frames import Part
 from buffer.job import Content, End, encode_end, encode_events
@@ -34,14 +34,14 @@ class Answer:
         answer = cls()
         for number, length in enumerate(lengths):
             fence = 10 * (number + 1)
-            answer.parts.append(Part("j", fence, 0, "start", [], f"{fingerprint(answer.text)} b{number}"))
+            answer.parts.append(Part("j", fence, 0, "start", [], f"{reference.fingerprint(answer.text)} b{number}"))
             for n in range(1, length + 1):
                 piece = f"{len(answer.parts)}.{number} "
                 answer.parts.append(Part("j", fence, n, "ev", [Content(piece)]))
                 answer.text += piece
             last = number == len(lengths) - 1
             ending = Part("j", fence, length + 1, "done", [], DONE.decode()) if last else None
-            answer.parts.append(ending or Part("j", fence, length + 1, "again", [], answer.text))
+            answer.parts.append(ending or Part("j", fence, length + 1, "again", [], reference.snapshot(answer.text)))
         return answer
 
 
@@ -101,7 +101,7 @@ async def follow(answer: Answer, came: list[Part], reply: list[Entry], reads: It
 
     async def client() -> None:
         nonlocal read, ends
-        while follower._events or (follower.ended and not ends):
+        while follower.ready and not (follower.ended and ends):
             got = await follower.next()
             if isinstance(got, End):
                 ends += 1
@@ -164,6 +164,6 @@ def test_both_folds_read_any_cut_the_same(lengths: list[int], data: st.DataObjec
     reply = entries(joined(answer.parts, data.draw(flags)))
     upto = data.draw(st.integers(0, len(reply)))
     folded, own = fold(reply[:upto]), reference.fold((one.encode(), fields) for one, fields in reply[:upto])
-    assert (folded.whole_text(), folded.fence) == (own.text, own.fence)
+    assert (folded.whole().text, folded.fence) == (own.text, own.fence)
     assert (folded.end.kind if folded.end else "") == own.end
     assert answer.text.startswith(own.text)

@@ -1,0 +1,69 @@
+"""What has come of an answer and was not given out yet, and its end. Pure but for the waiting."""
+
+from __future__ import annotations
+
+import asyncio
+
+from buffer.frames import weight
+from buffer.job import End, Event
+
+PAUSE_ABOVE = 1024 * 1024
+"""Unread bytes above which the job's worker is asked to stop reading its engine."""
+MOST_UNREAD = 32 * 1024 * 1024
+"""Unread bytes at which a client is too slow to be served."""
+
+
+class Unread:
+    """``whole``: nothing is given out before the end."""
+
+    __slots__ = ("_waiter", "bytes", "end", "end_given", "events", "whole")
+
+    def __init__(self, *, whole: bool) -> None:
+        self.whole = whole
+        self.events: list[Event] = []
+        self.bytes = 0
+        """Rough size of ``events``."""
+        self.end: End | None = None
+        self.end_given = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def ready(self) -> bool:
+        """There is something to give out."""
+        return self.end is not None or (bool(self.events) and not self.whole)
+
+    async def wait(self) -> None:
+        """Returns as soon as there is something to give out. May be cancelled; one caller at a time."""
+        while not self.ready:
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+
+    def put(self, events: list[Event]) -> None:
+        self.events += events
+        self.bytes += sum(map(weight, events))
+        self._rouse()
+
+    def put_end(self, end: End) -> None:
+        self.end = end
+        self._rouse()
+
+    def take(self) -> list[Event] | End:
+        """All events, or else the end, once. Raises ``RuntimeError`` after it."""
+        if self.events:
+            events = self.events
+            self.clear()
+            return events
+        if self.end_given or self.end is None:
+            raise RuntimeError("This answer has ended.")
+        self.end_given = True
+        return self.end
+
+    def clear(self) -> None:
+        self.events, self.bytes = [], 0
+
+    def _rouse(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
