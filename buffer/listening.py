@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from buffer.access import Command, StoreUnavailable
-from buffer.failures import LOST, TOO_LARGE
+from buffer.failures import LOST, STOPPING, TOO_LARGE
 from buffer.frames import weight
 from buffer.job import End, Event, Failure
 from buffer.lanes import Lanes
@@ -89,6 +89,11 @@ class Listener:
             self._news.clear()
             await self._news.wait()
         return not self._retold.seeking
+
+    def had(self) -> list[Item]:
+        """What the reader has, after ``found``; once."""
+        had, self._retold.had = self._retold.had, []
+        return had
 
     @property
     def end_id(self) -> str:
@@ -180,6 +185,11 @@ class Listening:
 
     def close(self, listener: Listener) -> None:
         self._open.pop(listener, None)
+
+    def stop(self) -> None:
+        """Ends what everybody reads here; their jobs go on."""
+        for listener in self._open:
+            listener.fail(STOPPING)
 
     async def run(self) -> None:
         """Reads, until cancelled; through any outage of the store."""

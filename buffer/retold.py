@@ -33,6 +33,8 @@ class Retold:
         self.end_id = ""
         self.started_us = 0
         """Instant of the first attempt."""
+        self.had: list[Item] = []
+        """What the reader has, once that has been found."""
         self._after = after
         self._taken = bool(after)
         self._items: list[Item] = []
@@ -171,8 +173,7 @@ class Retold:
         self._heard.add([item.event])
         self._items.append(item)
         if item.id == self._after and self.seeking:
-            self._items.clear()
-            self._after = ""
+            self._found()
 
     def _take_end(self, fence: int, n: int, kind: str, data: bytes) -> None:
         # Only "done" promises a whole answer; the others end it wherever it stands.
@@ -184,8 +185,10 @@ class Retold:
         self.end = self.end or decode_end(data)
         self.end_id = f"{fence}-{n}"
         if self._after == self.end_id:
-            self._items.clear()
-            self._after = ""
+            self._found()
+
+    def _found(self) -> None:
+        self.had, self._items, self._after = self._items, [], ""
 
 
 def _leads_to(shorter: Said, longer: Said) -> bool:

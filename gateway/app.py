@@ -10,6 +10,7 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 
+from buffer.listening import Listening
 from buffer.model_records import Families
 from buffer.settings import Settings
 from buffer.store import Store, StoreUnavailable
@@ -21,6 +22,7 @@ from gateway.door import Door
 from gateway.embedding import Embeddings
 from gateway.forms import COMPLETIONS, GENERATE, OLLAMA, OPENAI, RESPONSES
 from gateway.intake import Intake
+from gateway.joining import Joining
 from gateway.management import Management
 from gateway.middleware import Front, install_log_filter
 from gateway.pools import Pool, open_embedding_pools, open_pools
@@ -33,6 +35,7 @@ from gateway.routes.errors import install_errors
 from gateway.routes.health import health_routes
 from gateway.routes.management import management_routes
 from gateway.routes.models import model_routes
+from gateway.routes.requests import request_routes
 from gateway.services import Services
 
 _log = logging.getLogger("doublebuffer.gateway")
@@ -65,6 +68,8 @@ def create_app(
         cold_s=timing.cold_s,
         families=Families(settings.models),
     )
+    listening = Listening()
+    relay = Relay(settings, intake, telemetry, timing)
     services = Services(
         settings=settings,
         store=store,
@@ -73,7 +78,9 @@ def create_app(
         embedding_pools=embedding_pools,
         catalog=catalog,
         intake=intake,
-        relay=Relay(settings, intake, telemetry, timing),
+        relay=relay,
+        listening=listening,
+        joining=Joining(store, pools, listening, relay),
         embeddings=Embeddings(settings, telemetry),
         management=Management(settings, catalog, pools),
         ended=asyncio.Event(),
@@ -87,6 +94,7 @@ def create_app(
                     await _create_inbox(pool)
                 running = [group.create_task(pool.inbox.run()) for pool in all_pools]
                 running += [group.create_task(_reap(pool, telemetry, settings.lease_seconds)) for pool in all_pools]
+                running.append(group.create_task(listening.run()))
                 running.append(group.create_task(services.embeddings.tidy()))
                 running.append(group.create_task(services.management.run()))
                 yield
@@ -116,11 +124,13 @@ def create_app(
     }
 
     async def end_answers() -> None:
+        listening.stop()
         await asyncio.gather(*(pool.inbox.close() for pool in all_pools))
 
     app.include_router(chat_routes(hot))
     app.include_router(count_routes(services))
     app.include_router(model_routes(services))
+    app.include_router(request_routes(services, heartbeat_s=timing.heartbeat_s))
     app.include_router(account_routes())
     app.include_router(management_routes(services, heartbeat_s=timing.heartbeat_s))
     app.include_router(health_routes(services))

@@ -18,13 +18,14 @@ from buffer.store import StoreUnavailable
 from buffer.telemetry import Api, Outcome, Telemetry
 from gateway.call import JSON, Call, Receive, Send, answer
 from gateway.catalog import STORE_AWAY
+from gateway.client import until_left
 from gateway.dialects.embeddings import Asked, Figures
 from gateway.dialects.errors import failure_of, headers
 from gateway.intake import owner_of, user_of
 from gateway.models import Model
 from gateway.pools import Pool
 from gateway.refusal import ClientLeft, Refusal
-from gateway.relay import expire, outcome_of, until_left
+from gateway.relay import expire, outcome_of
 from policy.admission import over_share
 from policy.estimate import Rate, estimate_tokens, retry_after_s
 

@@ -16,7 +16,7 @@ from gateway.models import Model
 from gateway.pools import Pool
 from gateway.prompt import newest_user_chars, prompt_parts
 from policy.admission import over_share, queue_full
-from policy.estimate import OutputLengths, Rate, prefill_s
+from policy.estimate import OutputLengths, Rate, predicted_wait_s, prefill_s
 from policy.lane import LaneLimits, choose_lane, is_long, lower
 from policy.order import offset_s
 from policy.prefix import Chain, PrefixIndex, chain
@@ -102,6 +102,11 @@ class Intake:
             refusal, code = queue_full(submitted.waiting, limit, rate), "queue_full"
         return Failure(refusal.reason, refusal.status, code, retry_after_s=refusal.retry_after_s)
 
+    def starts_in_s(self, ahead: int) -> float | None:
+        """When a job will probably start that has ``ahead`` before it; None: nothing has been answered yet."""
+        rate = self._ends.per_s(time.monotonic())
+        return predicted_wait_s(ahead + 1, rate) if rate > 0 else None
+
     def _lane(self, chat: Chat, model: Model, call: Call, new_tokens: int, *, background: bool) -> Lane:
         chosen = choose_lane(
             newest_user_chars(chat),
@@ -115,7 +120,7 @@ class Intake:
 
 
 def owner_of(call: Call) -> str:
-    """Whose the job is: the key's it was sent with; where no keys are set, the address'."""
+    """Whose request it is: only they may ask for its answer, and its places are of their share."""
     return f"key:{call.key}" if call.key else f"address:{call.address}"
 
 

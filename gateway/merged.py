@@ -60,7 +60,7 @@ class Merged:
             events = [event for read in sorted(done, key=self._reads.__getitem__) for event in self._take(read)]
             if not self._left and self._end is None:
                 self._end = End("done")
-                events += self._total()
+                events += total(self.usages)
             if events:
                 return events
         return self._end
@@ -92,19 +92,20 @@ class Merged:
                 event.index += place * self._each
                 yield event
 
-    def _total(self) -> list[Event]:
-        """All counts added up: each prompt was read by itself."""
-        known = [usage for usage in self.usages if usage is not None]
-        if not known:
-            return []
-        cached = [usage.cached for usage in known if usage.cached is not None]
-        return [
-            Usage(
-                sum(usage.prompt for usage in known),
-                sum(usage.completion for usage in known),
-                sum(cached) if cached else None,
-            )
-        ]
+
+def total(usages: Sequence[Usage | None]) -> list[Event]:
+    """All counts added up, as an event: each prompt was read by itself. None where nothing was counted."""
+    known = [usage for usage in usages if usage is not None]
+    if not known:
+        return []
+    cached = [usage.cached for usage in known if usage.cached is not None]
+    return [
+        Usage(
+            sum(usage.prompt for usage in known),
+            sum(usage.completion for usage in known),
+            sum(cached) if cached else None,
+        )
+    ]
 
 
 async def _next(source: Source) -> list[Event] | End:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
+from functools import partial
 
 import msgspec
 
@@ -14,15 +16,18 @@ from buffer.job import End, Failure, Usage
 from buffer.settings import Settings
 from buffer.store import StoreUnavailable
 from buffer.telemetry import Outcome, Telemetry
-from gateway.call import Call, Receive, Send
+from gateway.answering import Answering, Stays, outlived
 from gateway.catalog import STORE_AWAY
+from gateway.client import Client, until_left, while_there
 from gateway.delivery import Delivery, Timing
-from gateway.forms import Form
 from gateway.intake import Intake, Order
 from gateway.merged import Merged
 from gateway.pools import Pool
 from gateway.refusal import ClientLeft, Refusal
 from gateway.titles import Titles
+
+DETACHED_FIRST_BYTE_S = 0.25
+"""Then a client that may leave has the headers at the latest, and by them the id to come back with."""
 
 
 class Relay:
@@ -34,75 +39,53 @@ class Relay:
         self._queue_limit = settings.queue_limit
         self._queue_timeout_s = settings.queue_timeout_seconds
         self._timing = timing
+        self._detached_timing = replace(timing, first_byte_s=min(timing.first_byte_s, DETACHED_FIRST_BYTE_S))
         self._titles = Titles(timing.title_least_s, timing.title_most_s)
 
     async def run(
-        self,
-        order: Order,
-        form: Form,
-        call: Call,
-        receive: Receive,
-        send: Send,
-        *,
-        arrived_at: float,
-        more: Sequence[Order] = (),
+        self, order: Order, client: Client, *, more: Sequence[Order] = (), stays: Stays | None = None
     ) -> tuple[Outcome, bool]:
         """Sends the answer to ``order``. Gives how it ended, and whether the connection has to be broken off now.
 
-        ``more``: what else the same request asks; the answers are sent as one. Raises ``Refusal`` before anything was
-        sent. However it ends, wherever it is cancelled, no job is left behind.
+        ``more``: what else the same request asks; the answers are sent as one. ``stays``: see ``Stays``; None: no job
+        is left behind, however it ends, wherever it is cancelled. Raises ``Refusal`` before anything was sent.
         """
-        if order.title and not await _while_there(receive, self._titles.wait(order.job.user)):
+        if order.title and stays is None and not await while_there(client.receive, self._titles.wait(order.job.user)):
             return "cancelled", False
         if order.job.lane == "background":
-            return await self._follow([order, *more], form, call, receive, send, arrived_at=arrived_at)
+            return await self._follow([order, *more], client, stays)
         with self._titles.chat(order.job.user):
-            return await self._follow([order, *more], form, call, receive, send, arrived_at=arrived_at)
+            return await self._follow([order, *more], client, stays)
 
-    async def _follow(
-        self, orders: Sequence[Order], form: Form, call: Call, receive: Receive, send: Send, *, arrived_at: float
-    ) -> tuple[Outcome, bool]:
+    async def join(self, answer: Answering, client: Client) -> tuple[Outcome, bool] | None:
+        """Sends the answer of jobs that another request made. None: the client left, and nothing was done about them.
+        Else as ``run``.
+        """
+        end, breaks, _ = await self._deliver(answer, client)
+        return None if end is None else (outcome_of(end), breaks)
+
+    async def _follow(self, orders: Sequence[Order], client: Client, stays: Stays | None) -> tuple[Outcome, bool]:
         submitted_at = time.perf_counter()
         followers = await self._submit_all(orders)
-        job, chat = orders[0].job, orders[0].chat
-        merged = Merged(followers, chat.n) if len(followers) > 1 else None
-        if merged is not None:
-            chat = msgspec.structs.replace(chat, n=chat.n * len(followers))
-        delivery = Delivery(
-            source=merged or followers[0],
-            form=form,
-            send=send,
-            headers=[(b"x-doublebuffer-id", job.id.encode()), (b"x-doublebuffer-lane", job.lane.encode())],
-            lane=job.lane,
-            arrived_at=arrived_at,
-            telemetry=self._telemetry,
-            submitted_at=submitted_at,
+        job = orders[0].job
+        answer = Answering(
+            job.id,
+            job.lane,
+            orders[0].chat,
+            followers,
+            submitted_at,
+            det=job.det,
             on_first=lambda: self._started(orders),
+            timers=lambda group: list(map(partial(self._expire_later, group), orders, followers)),
         )
-        end: End | None = None
-        breaks = False
-        overdue: list[asyncio.TimerHandle] = []
         try:
-            async with asyncio.TaskGroup() as group:
-                watcher = group.create_task(until_left(receive))
-                for order, follower in zip(orders, followers, strict=True):
-                    overdue.append(self._expire_later(order, follower, group))
-                if merged is not None:
-                    merged.open(group)
-                if chat.stream:
-                    writer = form.stream(chat, job.id, time.time(), _is_open_webui(call))
-                    end, breaks = await delivery.stream(writer, self._timing)
-                else:
-                    end = await delivery.whole(form.whole(chat, job.id, time.time()))
-                for timer in overdue:
-                    timer.cancel()
-                watcher.cancel()
-        except* ClientLeft:
-            pass
+            end, breaks, usages = await self._deliver(answer, client)
+            if end is None and stays is not None and await stays():
+                end, usages = await outlived(followers, answer.on_first)
+            if end is None:
+                for follower in followers:
+                    _take_back(follower)
         finally:
-            for timer in overdue:
-                # It would hold on to the whole chat until then.
-                timer.cancel()
             for order, follower in zip(orders, followers, strict=True):
                 follower.close()
                 if follower.started_at is not None:
@@ -110,11 +93,55 @@ class Relay:
                     self._telemetry.queue_wait[order.job.lane].observe(waited_s)
         if end is None:
             return "cancelled", False
-        usages = [delivery.usage] if merged is None else merged.usages
         for order, usage in zip(orders, usages, strict=True):
             self._intake.ended(order, usage)
-        self._count_tokens(delivery.usage)
+            self._count_tokens(usage)
         return outcome_of(end), breaks
+
+    async def _deliver(self, answer: Answering, client: Client) -> tuple[End | None, bool, Sequence[Usage | None]]:
+        """The end (None: the client left before it), whether the connection has to be broken off, and what each job
+        used.
+        """
+        chat, sources, form = answer.chat, answer.sources, client.form
+        merged = Merged(sources, chat.n) if len(sources) > 1 else None
+        if merged is not None:
+            chat = msgspec.structs.replace(chat, n=chat.n * len(sources))
+        delivery = Delivery(
+            source=merged or sources[0],
+            form=form,
+            send=client.send,
+            headers=[(b"x-doublebuffer-id", answer.id.encode()), (b"x-doublebuffer-lane", answer.lane.encode())],
+            lane=answer.lane,
+            arrived_at=client.arrived_at,
+            telemetry=self._telemetry,
+            submitted_at=answer.submitted_at,
+            on_first=answer.on_first,
+        )
+        end: End | None = None
+        breaks = False
+        timers: Sequence[asyncio.TimerHandle] = ()
+        try:
+            async with asyncio.TaskGroup() as group:
+                watcher = group.create_task(until_left(client.receive))
+                timers = answer.timers(group)
+                if merged is not None:
+                    merged.open(group)
+                if chat.stream:
+                    writer = form.stream(chat, answer.id, time.time(), client.is_open_webui)
+                    timing = self._detached_timing if answer.det else self._timing
+                    end, breaks = await delivery.stream(writer, timing)
+                else:
+                    end = await delivery.whole(form.whole(chat, answer.id, time.time()))
+                for timer in timers:
+                    timer.cancel()
+                watcher.cancel()
+        except* ClientLeft:
+            pass
+        finally:
+            for timer in timers:
+                # It would hold on to the whole chat until then.
+                timer.cancel()
+        return end, breaks, [delivery.usage] if merged is None else merged.usages
 
     def _started(self, orders: Sequence[Order]) -> None:
         for order in orders:
@@ -126,7 +153,7 @@ class Relay:
         with ExitStack() as taken_back:
             for order in orders:
                 follower = await self._submit(order)
-                taken_back.callback(follower.close)
+                taken_back.callback(_take_back, follower)
                 followers.append(follower)
             taken_back.pop_all()
         return followers
@@ -136,14 +163,16 @@ class Relay:
         if not inbox.name:  # the store has been away since the start
             raise Refusal(STORE_AWAY, "refused")
         try:
-            submitted, follower = await inbox.submit(order.job, limit=self._queue_limit, whole=not order.chat.stream)
+            submitted, follower = await inbox.submit(
+                order.job, limit=self._queue_limit, whole=not order.chat.stream, chat=order.chat
+            )
         except StoreUnavailable:
             raise Refusal(STORE_AWAY, "refused") from None
         if follower is None:
             raise Refusal(self._intake.full(submitted), "refused")
         return follower
 
-    def _expire_later(self, order: Order, follower: Follower, group: asyncio.TaskGroup) -> asyncio.TimerHandle:
+    def _expire_later(self, group: asyncio.TaskGroup, order: Order, follower: Follower) -> asyncio.TimerHandle:
         """Whoever pulls a job that is too old ends it; but while all engines are busy, nobody pulls."""
 
         def overdue() -> None:
@@ -161,27 +190,6 @@ class Relay:
             self._telemetry.tokens["cached"].inc(usage.cached)
 
 
-async def until_left(receive: Receive) -> None:
-    """Raises ``ClientLeft`` once the client has closed its connection."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    raise ClientLeft
-
-
-async def _while_there(receive: Receive, waiting: Awaitable[None]) -> bool:
-    """Waits; False as soon as the client leaves."""
-    there = False
-    try:
-        async with asyncio.TaskGroup() as group:
-            watcher = group.create_task(until_left(receive))
-            await waiting
-            there = True
-            watcher.cancel()
-    except* ClientLeft:
-        pass
-    return there
-
-
 async def expire(pool: Pool, id: str, waited_s: float) -> None:
     """Ends a job that has not started in time; its client is told as of any other end."""
     failure = Failure(f"The request waited {waited_s:g} s without its turn coming.", 503, "queue_timeout")
@@ -189,11 +197,9 @@ async def expire(pool: Pool, id: str, waited_s: float) -> None:
         await pool.lanes.cancel(id, "expired", End("expired", failure))
 
 
-def _is_open_webui(call: Call) -> bool:
-    agent = call.header(b"user-agent").lower()
-    if "open-webui" in agent or "openwebui" in agent:
-        return True
-    return any(name.startswith(b"x-openwebui-") for name in call.headers)
+def _take_back(follower: Follower) -> None:
+    follower.det = False
+    follower.close()
 
 
 def outcome_of(end: End) -> Outcome:

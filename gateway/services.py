@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from buffer.listening import Listening
 from buffer.settings import Settings
 from buffer.store import Store
 from buffer.telemetry import Telemetry
 from gateway.catalog import Catalog
 from gateway.embedding import Embeddings
 from gateway.intake import Intake
+from gateway.joining import Joining
 from gateway.management import Management
 from gateway.pools import Pool
 from gateway.relay import Relay
@@ -28,6 +30,8 @@ class Services:
     catalog: Catalog
     intake: Intake
     relay: Relay
+    listening: Listening
+    joining: Joining
     embeddings: Embeddings
     management: Management
     ended: asyncio.Event

@@ -10,13 +10,14 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from buffer.job import Chat
+from buffer.job import Chat, Failure
 from gateway.call import Call
 from gateway.dialects import anthropic
 from gateway.dialects.answer import shape
 from gateway.dialects.responses_object import shape as responses_shape
 from gateway.forms import COMPLETIONS, GENERATE, OLLAMA, OPENAI, RESPONSES, Form, anthropic_form
 from gateway.intake import Order
+from gateway.refusal import Refusal
 
 _FORMS: Final[Mapping[str, Form]] = {
     "/v1/chat/completions": OPENAI,
@@ -54,6 +55,21 @@ class Told(Struct, omit_defaults=True):
         usage = self.chat.include_usage or not self.chat.stream
         count = self.chat.n * (1 + len(self.more))
         return msgspec.structs.replace(self.chat, stream=True, include_usage=usage, n=count)
+
+
+_SWITCH = {b"true": True, b"1": True, b"false": False, b"0": False, b"": False}
+_BAD_SWITCH = Failure("X-Doublebuffer-Detach is true or false.", 400, "")
+
+
+def detaches(call: Call) -> bool:
+    """Whether the client wants its request to outlive its connection. Raises ``Refusal`` where it does not say."""
+    asked = call.headers.get(b"x-doublebuffer-detach")
+    if asked is None:
+        return False
+    wanted = _SWITCH.get(asked.strip().lower())
+    if wanted is None:
+        raise Refusal(_BAD_SWITCH)
+    return wanted
 
 
 _encoder = msgspec.json.Encoder()

@@ -12,14 +12,19 @@ from fastapi import APIRouter, Response
 
 from buffer.job import Chat, Failure
 from buffer.telemetry import Api, Outcome
+from gateway.answering import stays
 from gateway.body import read_body
-from gateway.call import JSON, AsgiApp, Receive, Scope, Send, answer, call_of
+from gateway.call import JSON, AsgiApp, Call, Receive, Scope, Send, answer, call_of
+from gateway.client import Client
 from gateway.dialects.errors import BadRequest, headers
 from gateway.forms import Form
-from gateway.intake import ASKS_TO_THINK
+from gateway.intake import ASKS_TO_THINK, Order, owner_of
+from gateway.joining import Claim
 from gateway.models import Model
+from gateway.pools import Pool
 from gateway.refusal import BrokenOff, ClientLeft, Refusal
 from gateway.services import Services
+from gateway.told import detaches, with_told
 from gateway.wish import wished
 
 T = TypeVar("T")
@@ -49,6 +54,10 @@ class ChatRoute:
                 raise Refusal(STOPPING, "refused")
             body = await read_body(call, receive, self._services.settings.max_body_bytes)
             large = len(body) > LARGE_BYTES
+            det = detaches(call)
+            claim = None
+            if b"idempotency-key" in call.headers:
+                claim = await beside(large, partial(Claim.of, call, owner_of(call), body, det=det))
             chats = await beside(large, partial(self._parse, body))
             del body
             model = await self._model(chats)
@@ -58,14 +67,11 @@ class ChatRoute:
                 outcome = "ok"
             else:
                 pool = self._services.pools[model.pool]
-                orders = await beside(
-                    large, lambda: [self._services.intake.order(chat, model, pool, call) for chat in chats]
-                )
-                order, *more = orders
-                lane = order.job.lane
-                outcome, breaks = await self._services.relay.run(
-                    order, self._form, call, receive, send, arrived_at=arrived_at, more=more
-                )
+                outlives = det or claim is not None
+                orders = await beside(large, partial(self._orders, chats, model, pool, call, det=outlives))
+                lane = orders[0].job.lane
+                client = Client(self._form, call, receive, send, arrived_at)
+                outcome, breaks = await self._answer(claim, orders, client, det=det)
         except BadRequest as error:
             failure = error.failure
         except Refusal as refusal:
@@ -83,6 +89,17 @@ class ChatRoute:
     def _parse(self, body: bytes) -> list[Chat]:
         asked = self._form.parse(body, allow_image_urls=self._services.settings.allow_image_urls)
         return asked if isinstance(asked, list) else [asked]
+
+    def _orders(self, chats: Sequence[Chat], model: Model, pool: Pool, call: Call, *, det: bool) -> list[Order]:
+        return with_told([self._services.intake.order(chat, model, pool, call) for chat in chats], call, det=det)
+
+    async def _answer(
+        self, claim: Claim | None, orders: Sequence[Order], client: Client, *, det: bool
+    ) -> tuple[Outcome, bool]:
+        if claim is not None:
+            return await self._services.joining.run(claim, orders, client)
+        order, *more = orders
+        return await self._services.relay.run(order, client, more=more, stays=stays if det else None)
 
     async def _model(self, chats: Sequence[Chat]) -> Model:
         chat = chats[0]

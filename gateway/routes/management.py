@@ -12,12 +12,12 @@ from backends.management import ModelKeeper, Passed
 from buffer.job import Failure
 from gateway.body import read_body
 from gateway.call import JSON, NDJSON, Call, Headers, Receive, Scope, Send, answer, call_of
+from gateway.client import until_left
 from gateway.delivery import STREAM_HEADERS
 from gateway.dialects import ollama
 from gateway.dialects.errors import BadRequest, headers
 from gateway.dialects.management import SERVED, SUCCESS, Progress, Wanted, check_digest, failed, parse
 from gateway.refusal import ClientLeft, Refusal
-from gateway.relay import until_left
 from gateway.services import Services
 
 _CHOSEN = b"x-doublebuffer-backend"

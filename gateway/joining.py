@@ -1,0 +1,199 @@
+"""Idempotency keys: requests that come with the same one are one request, whichever gateway they come to."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal
+
+from buffer.job import End, Failure
+from buffer.keys import CLAIMED_S, DONE_JOB_S, claimed
+from buffer.listening import Listener, Listening
+from buffer.standing import Standing, read_standing
+from buffer.store import Store, StoreUnavailable
+from buffer.telemetry import Outcome
+from gateway.answering import Answering
+from gateway.call import Call
+from gateway.catalog import STORE_AWAY
+from gateway.client import Client
+from gateway.intake import Order
+from gateway.pools import Pool
+from gateway.refusal import Refusal
+from gateway.relay import Relay
+from gateway.told import Told, read_told
+
+_KEY = re.compile(rb"[\x21-\x7e]{1,255}")
+_BAD_KEY = Failure("An Idempotency-Key is 1 to 255 printable ASCII characters without blanks.", 400, "", "")
+_OTHER = Failure("This Idempotency-Key has come with another request within the last ten minutes.", 422, "key_reused")
+BUSY = Failure(
+    "Too many clients read answers of requests made elsewhere; try again.", 503, "too_many_readers", retry_after_s=1
+)
+SUBMIT_S = 5.0
+"""How long after it was claimed a job may be unknown to the store; then its gateway has died in between."""
+LOOK_AGAIN_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What one client asks for under its key."""
+
+    digest: str
+    """Of the key and of whoever sent it."""
+    request: str
+    """Of the request itself."""
+    client: str
+    det: bool
+
+    @classmethod
+    def of(cls, call: Call, owner: str, body: bytes, *, det: bool) -> Claim | None:
+        """None: it came without a key. Raises ``Refusal`` where it is none."""
+        key = call.headers.get(b"idempotency-key", b"").strip()
+        if not key:
+            return None
+        if not _KEY.fullmatch(key):
+            raise Refusal(_BAD_KEY)
+        return cls(_digest(owner.encode(), key), _digest(call.path.encode(), body), secrets.token_hex(8), det)
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """A job that another request made."""
+
+    standing: Standing
+    told: Told
+    pool: Pool
+
+    @property
+    def ids(self) -> list[str]:
+        return [self.standing.id, *self.told.more]
+
+
+class Joining:
+    """Carries the answers of requests with a key, over all gateways of a store."""
+
+    def __init__(self, store: Store, pools: Mapping[str, Pool], listening: Listening, relay: Relay) -> None:
+        self._store = store
+        self._pools = pools
+        self._listening = listening
+        self._relay = relay
+
+    async def run(self, claim: Claim, orders: Sequence[Order], client: Client) -> tuple[Outcome, bool]:
+        """As ``Relay.run``: with the jobs of ``orders``, or with those of the first request that came with this key."""
+        try:
+            joined = await self._claim(claim, orders[0])
+        except StoreUnavailable:
+            raise Refusal(STORE_AWAY, "refused") from None
+        if joined is not None:
+            return await self._join(claim, joined, client)
+        id, (order, *more) = orders[0].job.id, orders
+
+        async def stays() -> bool:
+            return not await self._leave(claim, id, "left")
+
+        try:
+            outcome, breaks = await self._relay.run(order, client, more=more, stays=stays)
+        except Refusal:
+            await self._leave(claim, id, "failed")
+            raise
+        await self._leave(claim, id, "answered" if outcome in ("ok", "client_error") else "failed")
+        return outcome, breaks
+
+    async def _claim(self, claim: Claim, order: Order) -> _Joined | None:
+        """None: the key is this request's now."""
+        instead = ""
+        while True:
+            reply = await self._store.script(
+                "claim",
+                keys=[claimed(self._store.prefix, claim.digest)],
+                args=[
+                    0,
+                    order.job.id,
+                    order.pool.name,
+                    claim.request,
+                    claim.client,
+                    int(claim.det),
+                    CLAIMED_S,
+                    instead,
+                ],
+            )
+            status, *found = (part.decode() for part in reply)
+            if status == "other":
+                raise Refusal(_OTHER)
+            if status == "new":
+                return None
+            id, name, age_us = found
+            pool = self._pools.get(name)
+            standing = await read_standing(pool.lanes, id) if pool else None
+            if pool is None or (standing is None and int(age_us) > SUBMIT_S * 1e6):
+                instead = id
+            elif standing is None:  # it is only just being submitted, or was refused
+                await asyncio.sleep(LOOK_AGAIN_S)
+            elif _is_no_answer(standing) or (told := read_told(standing.told)) is None:
+                instead = id
+            else:
+                return _Joined(standing, told, pool)
+
+    async def _join(self, claim: Claim, joined: _Joined, client: Client) -> tuple[Outcome, bool]:
+        told, standing = joined.told, joined.standing
+        listeners: list[Listener] = []
+        try:
+            for id in joined.ids:
+                listener = self._listening.open(
+                    joined.pool.lanes, id, whole=not told.chat.stream, started=standing.backend
+                )
+                if listener is None:
+                    raise Refusal(BUSY, "refused")
+                listeners.append(listener)
+            answer = Answering(standing.id, standing.lane, told.chat, listeners, time.perf_counter(), det=claim.det)
+            ended = await self._relay.join(answer, client)
+        except Refusal:
+            await self._leave(claim, standing.id, "left")
+            raise
+        finally:
+            for listener in listeners:
+                listener.close()
+        if ended is not None:
+            return ended
+        if await self._leave(claim, standing.id, "left"):
+            with suppress(StoreUnavailable):  # then it runs to its end
+                for id in joined.ids:
+                    await joined.pool.lanes.cancel(id)
+        return "cancelled", False
+
+    async def _leave(self, claim: Claim, id: str, why: Literal["left", "answered", "failed"]) -> bool:
+        """Whether nobody waits for the job any more."""
+        try:
+            last = await self._store.script(
+                "leave",
+                keys=[claimed(self._store.prefix, claim.digest)],
+                args=[0, id, claim.client, why, DONE_JOB_S],
+            )
+        except StoreUnavailable:
+            return False
+        return bool(last)
+
+
+def _is_no_answer(standing: Standing) -> bool:
+    """It was cancelled, or failed through no fault of the request: the next one begins anew."""
+    end = standing.end
+    if end is None:
+        return standing.cancelling
+    return end.kind != "done" and not _own_fault(end)
+
+
+def _own_fault(end: End) -> bool:
+    status = end.failure.status if end.kind == "failed" and end.failure is not None else 500
+    return 400 <= status < 500 and status != 429
+
+
+def _digest(*parts: bytes) -> str:
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(b"%d:" % len(part) + part)
+    return found.hexdigest()
