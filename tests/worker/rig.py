@@ -8,13 +8,13 @@ import re
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from backends.make import make
 from buffer.backend import BackendSpec
 from buffer.inbox import Inbox
-from buffer.job import Chat, Content, End, Lane, Message, encode_chat
+from buffer.job import Chat, Content, End, Event, Lane, Message, encode_chat
 from buffer.lanes import Lanes
 from buffer.names import queue_names
 from buffer.records import NewJob
@@ -35,6 +35,7 @@ class Ask:
     id: str
     follower: Any
     text: str = ""
+    events: list[Event] = field(default_factory=list)
 
     async def end(self, within_s: float = 15.0) -> End:
         """Reads on to the end; what came before it is in ``text``."""
@@ -43,7 +44,7 @@ class Ask:
                 got = await self.follower.next()
                 if isinstance(got, End):
                     return got
-                self.text += "".join(event.text for event in got if isinstance(event, Content))
+                self._take(got)
 
     async def begin(self, within_s: float = 15.0) -> None:
         """Reads until some text has come."""
@@ -51,7 +52,11 @@ class Ask:
             while not self.text:
                 got = await self.follower.next()
                 assert not isinstance(got, End), got
-                self.text += "".join(event.text for event in got if isinstance(event, Content))
+                self._take(got)
+
+    def _take(self, events: list[Event]) -> None:
+        self.events += events
+        self.text += "".join(event.text for event in events if isinstance(event, Content))
 
 
 class Gate:
