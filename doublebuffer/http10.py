@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+from doublebuffer.guard import Guarded
 
 
-class Protocol(HttpToolsProtocol):
+class Protocol(Guarded):
     """A body of unknown length ends with the connection, where the client knows no other way."""
 
     def on_headers_complete(self) -> None:

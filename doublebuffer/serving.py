@@ -7,11 +7,13 @@ import contextlib
 import math
 import socket
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import Any
 
 import uvicorn
 
 from buffer.setting_sources import SettingsError
+from doublebuffer.guard import ClientLimits, client_limits
 from doublebuffer.http10 import Protocol
 
 BACKLOG = 2048
@@ -62,15 +64,18 @@ async def serve(
     *,
     drain_s: float,
     last_call: Callable[[], Awaitable[None]] | None = None,
+    limits: ClientLimits | None = None,
 ) -> None:
     """Serves until ``stop``, then closes the socket, lets requests end for ``drain_s``, and returns.
 
+    ``limits``: what clients may cost; unset, ``client_limits()``.
     ``last_call`` is made when that time is over and requests are left; they have ``LAST_WORDS_S`` to end by it.
     Raises ``RuntimeError`` if the app does not start; the reason is in the log.
     """
     config = uvicorn.Config(
         app,
-        http=Protocol,
+        http=partial(Protocol, limits=limits or client_limits()),  # type: ignore[arg-type]
+        ws="none",
         loop="none",
         lifespan="on",
         log_config=None,
