@@ -61,6 +61,9 @@ class Outgoing:
             if attempt.orphan:
                 attempt.orphan = False
                 self._take_up(attempt)
+        elif attempt.orphan:
+            # Else its own end, if it is being settled, may be what the store tells of.
+            self.drop(id)
         return True
 
     def _set_aside(self, attempt: Attempt) -> None:

@@ -82,8 +82,12 @@ class Calls:
         if hand.why is not None:
             self.stopped(hand)
             return []
+        if body is None:
+            # The store came back empty since. Its gateway puts the job there again, for whoever was at it.
+            self._tasks.create_task(self._endings.hand_back(hand), name=f"job {hand.job.id}")
+            return []
         try:
-            embed = decode_embed(body or b"")
+            embed = decode_embed(body)
         except msgspec.DecodeError:
             self._pool.telemetry.dead_letters.inc()
             self._tasks.create_task(self._endings.one(hand, UNREADABLE, dead="The job's body could not be read."))

@@ -12,9 +12,9 @@ import msgspec
 
 from backends.base import BackendError
 from buffer.fold import WHOLE_REPLY, fold
-from buffer.heard import Heard, can_go_on, decode_said
+from buffer.heard import Heard, Said, can_go_on, decode_said
 from buffer.job import Chat, Event, Origin, Usage, decode_chat
-from buffer.records import Granted
+from buffer.records import GivenBack, Granted
 from buffer.store import StoreUnavailable
 from worker.aftermath import Aftermath
 from worker.backoff import Backoff
@@ -81,8 +81,11 @@ class Dispatch:
 
     async def _attempt(self, hand: Hand, body: bytes | None) -> str:
         aftermath, engine = self._aftermath, hand.engine
+        if body is None:
+            engine.breaker.undecided()
+            return await self._forgotten(hand)
         try:
-            hand.begin(decode_chat(body or b""), await self._heard(hand.job))
+            hand.begin(decode_chat(body), await self._heard(hand.job))
         except (msgspec.DecodeError, ValueError):
             self._pool.telemetry.dead_letters.inc()
             engine.breaker.undecided()
@@ -102,6 +105,14 @@ class Dispatch:
         except BackendError as error:
             return await aftermath.failed(hand, error)
         return await aftermath.done(hand)
+
+    async def _forgotten(self, hand: Hand) -> str:
+        """The store came back empty after it had granted the job. Its gateway puts it there again, for whoever was at
+        it; and that one knows no more of it than others."""
+        job = hand.job
+        hand.closing = True
+        said = Said() if job.prefix == WHOLE_REPLY else decode_said(job.prefix)
+        return await self._pool.replies.release(job.id, GivenBack("drain", said, job.spent))
 
     async def _heard(self, job: Granted) -> Heard:
         """What earlier attempts said. Raises ``msgspec.DecodeError`` or ``ValueError`` on what cannot be read."""

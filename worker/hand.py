@@ -96,9 +96,9 @@ class Hand:
         """Tokens of the answer so far, over all attempts; about one a piece."""
         return self.job.spent + self.heard.pieces
 
-    def first(self) -> Hand:
-        """Of this and the attempts before it, the one whose answer is being written."""
-        return self if self.before is None else self.before.first()
+    def line(self) -> list[Hand]:
+        """This one and the attempts before it. Of the last of them the answer is being written."""
+        return [self, *(self.before.line() if self.before is not None else ())]
 
     def adopted(self, fence: int, inbox: str) -> None:
         """The store lost the job and has it again: it is the same attempt, under another fence."""

@@ -40,7 +40,7 @@ class Leases:
     async def _renew(self) -> None:
         pool = self._pool
         was_away = not pool.connected.is_set()
-        hands = list(pool.hands.values())
+        hands = [each for hand in pool.hands.values() for each in hand.line()]
         held = [Held(hand.job.id, hand.job.fence, hand.engine.name) for hand in hands]
         results = await pool.lanes.renew(pool.worker, held, pool.settings.lease_seconds)
         orphans = sum(hand.orphan_at is not None for hand in hands)

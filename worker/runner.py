@@ -111,7 +111,7 @@ class Worker:
 
         def lost(job: str) -> None:
             if job in hands:
-                hands[job].first().stop("lost")
+                hands[job].line()[-1].stop("lost")
 
         return form(
             worker=self.name,
