@@ -22,14 +22,21 @@ ONCE_S = 15.0
 
 class Link:
     """``redis``: the client for commands; ``blocking``: one with connections of its own, for reads that wait; ``name``:
-    for the log; ``close``: what else is to be closed with it.
+    for the log; ``moved``: whether it is another server by now; ``close``: what else is to be closed with it.
     """
 
     def __init__(
-        self, redis: Any, blocking: Any, name: str, close: Callable[[], Awaitable[None]] | None = None
+        self,
+        redis: Any,
+        blocking: Any,
+        name: str,
+        *,
+        moved: Callable[[], Awaitable[bool]] | None = None,
+        close: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.redis = redis
         self._blocking = blocking
+        self._moved = moved
         self._close = close
         self.reach = Reach(self._look, name)
 
@@ -41,7 +48,7 @@ class Link:
         ``again``: they do no harm twice, so they are sent again if their connection breaks. ``patient``: see
         ``Reach.there``. Raises ``StoreUnavailable``.
         """
-        await self.reach.there(patient=patient)
+        await self._ready(patient)
         began_at = asyncio.get_running_loop().time()
         try:
             async with self.reach.limit(within_s):
@@ -58,6 +65,12 @@ class Link:
         self.reach.heard()
         return results
 
+    async def _ready(self, patient: bool) -> None:
+        await self.reach.there(patient=patient)
+        if self._moved is not None and await self._moved():
+            await self.drop()
+            self.reach.hurry()
+
     async def _send(self, commands: Sequence[Command]) -> list[Any]:
         if len(commands) == 1:
             try:
@@ -72,7 +85,7 @@ class Link:
 
     async def read(self, commands: Sequence[Command], block_s: float) -> Any:
         """As ``run``, patient, where the last command waits up to ``block_s``; only its result."""
-        await self.reach.there(patient=True)
+        await self._ready(True)
         began_at = asyncio.get_running_loop().time()
         try:
             async with self.reach.limit(block_s + COMMAND_TIMEOUT_S):
@@ -104,7 +117,8 @@ class Link:
 
     async def drop(self) -> None:
         """Gives up connections that nobody uses now."""
-        await self.redis.connection_pool.disconnect(inuse_connections=False)
+        for client in (self.redis, self._blocking):
+            await client.connection_pool.disconnect(inuse_connections=False)
 
     async def _look(self) -> None:
         try:

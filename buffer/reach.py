@@ -114,13 +114,14 @@ class Reach:
 
     async def doubted(self, found: Trouble, began_at: float) -> StoreUnavailable:
         """As ``failed``, of a connection that had long been quiet: that it broke does not mean that the server did."""
-        if self._away is None and self._heard_at < began_at:
-            try:
-                async with asyncio.timeout(LOOK_S):
-                    await self._look()
-                self.heard()
-            except (StoreUnavailable, TimeoutError):
-                return self.failed(found, began_at)
+        async with self._turn:
+            if self._away is None and self._heard_at < began_at:
+                try:
+                    async with asyncio.timeout(LOOK_S):
+                        await self._look()
+                    self.heard()
+                except (StoreUnavailable, TimeoutError):
+                    return self.failed(found, began_at)
         return unavailable(found)
 
     def refused(self, found: Trouble) -> StoreUnavailable:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from redis import exceptions as errors
@@ -13,6 +13,7 @@ from redis.asyncio.sentinel import MasterNotFoundError
 
 ASK_S = 1.0
 """How long one Sentinel has to answer."""
+LOOK_EVERY_S = 1.0
 
 
 class Sentinels:
@@ -21,6 +22,10 @@ class Sentinels:
     def __init__(self, places: Sequence[tuple[str, int]], service: str, options: dict[str, Any]) -> None:
         self._service = service
         self._clients = [Redis(host=host, port=port, **options) for host, port in places]
+        self.known: tuple[str, int] | None = None
+        """Where the master was found the last time."""
+        self._told: tuple[str, int] | None = None
+        self._looked_at = float("-inf")
 
     async def master(self) -> tuple[str, int]:
         """Host and port, from the first Sentinel that knows them. Raises ``MasterNotFoundError``."""
@@ -34,8 +39,26 @@ class Sentinels:
             if found and found["is_master"] and not found["is_sdown"] and not found["is_odown"]:
                 self._clients.remove(client)
                 self._clients.insert(0, client)
-                return str(found["ip"]), int(found["port"])
+                self.known = str(found["ip"]), int(found["port"])
+                return self.known
         raise MasterNotFoundError(f"No master found for {self._service!r}")
+
+    async def moved(self) -> bool:
+        """Whether another server is the master by now; asks once in ``LOOK_EVERY_S``.
+
+        A master that is replaced while it lives goes on taking writes, which nobody will ever see, until the Sentinels
+        get round to telling it: ten seconds later, if nobody cuts its connections.
+        """
+        now = asyncio.get_running_loop().time()
+        if self.known is None or now - self._looked_at < LOOK_EVERY_S:
+            return False
+        self._looked_at = now
+        before = self._told or self.known
+        try:
+            self._told = await self.master()
+        except MasterNotFoundError:
+            return False
+        return self._told != before
 
     async def aclose(self) -> None:
         for client in self._clients:
@@ -45,11 +68,16 @@ class Sentinels:
 class MasterConnection(Connection):
     """A connection to whoever is the master when it is opened."""
 
-    def __init__(self, *, find: Callable[[], Awaitable[tuple[str, int]]], **options: Any) -> None:
-        self._find = find
+    def __init__(self, *, sentinels: Sentinels, **options: Any) -> None:
+        self._sentinels = sentinels
         super().__init__(**options)
 
+    @property
+    def outdated(self) -> bool:
+        """Whether it leads to a server that is the master no more."""
+        return (self.host, self.port) != self._sentinels.known
+
     async def _connect(self) -> None:
-        self.host, self.port = await self._find()
+        self.host, self.port = await self._sentinels.master()
         connect: Any = super()._connect  # it has no annotations
         await connect()

@@ -11,6 +11,7 @@ from redis.backoff import NoBackoff
 
 from buffer.access import Store, StoreUnavailable
 from buffer.cluster import ClusterStore, Place
+from buffer.connections import Connections
 from buffer.embedded import EmbeddedStore
 from buffer.link import Link
 from buffer.sentinel import MasterConnection, Sentinels
@@ -58,7 +59,7 @@ def _options() -> dict[str, Any]:
 
 
 def _client(**options: Any) -> Any:
-    pool = aioredis.BlockingConnectionPool(max_connections=CONNECTIONS, timeout=POOL_TIMEOUT_S, **_options(), **options)
+    pool = Connections(max_connections=CONNECTIONS, timeout=POOL_TIMEOUT_S, **_options(), **options)
     return aioredis.Redis.from_pool(pool)
 
 
@@ -67,9 +68,7 @@ def _single(url: str) -> Link:
         options = _options()
         if url.startswith("unix:"):
             del options["socket_keepalive"]
-        pool = aioredis.BlockingConnectionPool.from_url(
-            url, max_connections=CONNECTIONS, timeout=POOL_TIMEOUT_S, **options
-        )
+        pool = Connections.from_url(url, max_connections=CONNECTIONS, timeout=POOL_TIMEOUT_S, **options)
         return aioredis.Redis.from_pool(pool)
 
     split = urlsplit(url)
@@ -85,9 +84,10 @@ def _sentinel(url: str, prefix: str) -> Store:
     sentinels = Sentinels(hosts, service, {**_options(), **login})
 
     def client() -> Any:
-        return _client(connection_class=MasterConnection, find=sentinels.master, db=int(db or 0), **login)
+        return _client(connection_class=MasterConnection, sentinels=sentinels, db=int(db or 0), **login)
 
-    return Store(Link(client(), client(), f"Sentinel's {service}", close=sentinels.aclose), prefix=prefix)
+    link = Link(client(), client(), f"Sentinel's {service}", moved=sentinels.moved, close=sentinels.aclose)
+    return Store(link, prefix=prefix)
 
 
 def _cluster(url: str, prefix: str) -> Store:

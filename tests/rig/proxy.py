@@ -72,6 +72,12 @@ class Proxy:
     def pass_on(self) -> None:
         self._flows.set()
 
+    def strand(self) -> None:
+        """Connections that are open now lead nowhere any more; new ones work."""
+        self._flows.clear()
+        self._flows = asyncio.Event()
+        self._flows.set()
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.opened += 1
         task = asyncio.current_task()
@@ -101,9 +107,10 @@ class Proxy:
             writer.close()
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        flows = self._flows
         with contextlib.suppress(OSError):
             while piece := await reader.read(_AT_ONCE):
-                await self._flows.wait()
+                await flows.wait()
                 if self.delay_s:
                     await asyncio.sleep(self.delay_s)
                 writer.write(piece)

@@ -80,7 +80,7 @@ def run_sentinels(binary: str | None = None) -> Iterator[SentinelGroup]:
     with ExitStack() as stack:
         quick = ("--repl-diskless-sync-delay", "0")
         master = stack.enter_context(run_redis(*quick, binary=binary))
-        replica = stack.enter_context(run_redis(*quick, "--replicaof", f"127.0.0.1 {master.port}", binary=binary))
+        replica = stack.enter_context(run_redis(*quick, "--replicaof", "127.0.0.1", str(master.port), binary=binary))
         until(lambda: b"state=online" in _info(master.port, "replication"))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="doublebuffer-sentinel-")))
         ports = [free_port() for _ in range(3)]

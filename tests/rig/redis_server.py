@@ -57,8 +57,10 @@ class RedisServer:
     def url(self) -> str:
         return f"redis://127.0.0.1:{self.port}/0"
 
-    def start(self) -> None:
-        """Raises ``RuntimeError`` if it does not answer within 10 s."""
+    def start(self, *, ready: bool = True) -> None:
+        """Returns when it answers; ``ready=False``: when it listens, though it may still load its data. Raises
+        ``RuntimeError`` after 10 s.
+        """
         command = [self.binary, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
         command += ["--dir", str(self.folder), "--maxmemory-policy", "noeviction", *self.options]
         log = (self.folder / "redis.log").open("ab")
@@ -68,17 +70,17 @@ class RedisServer:
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 break
-            if self._answers():
+            if self._answers(b"+PONG" if ready else b""):
                 return
             time.sleep(0.01)
         self.stop()
         raise RuntimeError(f"redis-server did not start: {(self.folder / 'redis.log').read_text()[-500:]}")
 
-    def _answers(self) -> bool:
+    def _answers(self, how: bytes) -> bool:
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1) as link:
                 link.sendall(b"PING\r\n")
-                return link.recv(16).startswith(b"+PONG")
+                return link.recv(16).startswith(how)
         except OSError:
             return False
 
