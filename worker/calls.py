@@ -16,7 +16,7 @@ from backends.base import BackendError, Embedded
 from buffer.embed import Embed, Vector, decode_embed, length_of
 from buffer.job import End, Event, Failure, Usage
 from buffer.store import StoreUnavailable
-from worker.backoff import Backoff
+from buffer.timing import Backoff
 from worker.desk import Desk, EmbeddingPool, EmbedHand
 from worker.endings import Endings
 from worker.ends import CANCELLED, DEFECT, DONE, UNREADABLE
@@ -104,7 +104,7 @@ class Calls:
                 return await self._pool.lanes.body(ids)
             except StoreUnavailable:
                 self._pool.away()
-                await backoff.pause()
+                await backoff.wait()
 
     def _start(self) -> None:
         while self._next and len(self._running) < MOST_CALLS:

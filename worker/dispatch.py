@@ -16,8 +16,8 @@ from buffer.heard import Heard, Said, can_go_on, decode_said
 from buffer.job import Chat, Event, Origin, Usage, decode_chat
 from buffer.records import GivenBack, Granted
 from buffer.store import StoreUnavailable
+from buffer.timing import Backoff
 from worker.aftermath import Aftermath
-from worker.backoff import Backoff
 from worker.ends import DEFECT, DONE, UNREADABLE
 from worker.hand import Hand, StoppedError
 from worker.pool import Pool
@@ -124,7 +124,7 @@ class Dispatch:
                 return fold(await self._pool.lanes.reply(job.id)).heard()
             except StoreUnavailable:
                 self._pool.away()
-                await backoff.pause()
+                await backoff.wait()
 
     async def _stream(self, hand: Hand, chat: Chat) -> None:
         """Reads the engine's answer into the reply. Leaving it closes the engine's connection."""

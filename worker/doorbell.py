@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from buffer.job import LANES
 from buffer.store import StoreUnavailable
-from worker.backoff import Backoff
+from buffer.timing import Backoff
 from worker.pool import Pool
 
 BLOCK_S = 30.0
@@ -34,9 +34,9 @@ class Doorbell:
                 # It may come back empty, and its ids begin anew.
                 read = dict.fromkeys(self._streams, FIRST)
                 pool.listening.set()
-                await backoff.pause()
+                await backoff.wait()
                 continue
-            backoff.worked()
+            backoff.reset()
             if not news:
                 pool.listening.set()
                 continue
@@ -60,8 +60,8 @@ class Controls:
             except StoreUnavailable:
                 pool.away()
                 last = FIRST
-                await backoff.pause()
+                await backoff.wait()
                 continue
-            backoff.worked()
+            backoff.reset()
             for control in controls:
                 pool.told(control)

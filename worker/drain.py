@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from buffer.records import Limits, Pulled
 from buffer.store import StoreUnavailable
+from buffer.timing import Backoff
 from policy.window import Hold, can_hold, decide
-from worker.backoff import Backoff
 from worker.dispatch import Dispatch
 from worker.engine import Engine
 from worker.firsts import first_pieces, report_first_pieces
@@ -114,4 +114,4 @@ class Drain:
                 return await self._pool.lanes.body(ids)
             except StoreUnavailable:
                 self._pool.away()
-                await backoff.pause()
+                await backoff.wait()

@@ -9,7 +9,7 @@ import time
 from backends.base import BackendError, Probe
 from buffer.load import BackendState, publish_state, read_states
 from buffer.store import StoreUnavailable
-from worker.backoff import wait_for
+from buffer.timing import wait_for
 from worker.engine import Engine
 from worker.pool import Pool
 

@@ -15,7 +15,7 @@ from buffer.replies import ReplyWriter
 from buffer.settings import Settings
 from buffer.store import StoreUnavailable
 from buffer.telemetry import Telemetry
-from worker.backoff import Backoff, wait_for
+from buffer.timing import Backoff, wait_for
 from worker.engine import Engine
 from worker.hand import Hand
 
@@ -136,9 +136,9 @@ class Pool:
                 await step()
             except StoreUnavailable:
                 self.away()
-                await backoff.pause()
+                await backoff.wait()
                 continue
-            backoff.worked()
+            backoff.reset()
             if hurry is None:
                 await asyncio.sleep(every_s)
             else:
@@ -157,8 +157,8 @@ class Pool:
                 wait_s = await turn() if self.connected.is_set() else None
             except StoreUnavailable:
                 self.away()
-                await backoff.pause()
+                await backoff.wait()
                 continue
-            backoff.worked()
+            backoff.reset()
             if wait_s != 0:
                 await wait_for(wake, wait_s)
