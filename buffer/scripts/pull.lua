@@ -7,7 +7,7 @@ local want, slots = tonumber(ARGV[4]), tonumber(ARGV[5])
 local kv_limit, prefill_limit, long_limit = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local reserved, kv_reserve = math.min(tonumber(ARGV[9]), slots - 1), tonumber(ARGV[10])
 local lease, expired = tonumber(ARGV[11]), ARGV[12]
-local LOOK, MOST_OVER = 16, 128
+local LOOK, MOST_OVER, MOST_GONE = 16, 128, 64
 
 -- Only queues where somebody waits: nothing comes into one meanwhile.
 local models, queues, allowed, left_by = {}, {}, {}, {}
@@ -119,6 +119,7 @@ local function lowest_due()
   return best, best_due
 end
 -- The record of a job that may be granted; nil if it was none, and is away now from wherever it was found.
+local gone = 0
 local function good(c)
   local j = read(c.id)
   if j then
@@ -132,6 +133,7 @@ local function good(c)
       erase(j)
     end
   end
+  gone = gone + 1
   if c.queue then
     local score = call('ZSCORE', P .. 'wait:' .. c.queue.name, c.id)
     call('ZREM', P .. 'wait:' .. c.queue.name, c.id)
@@ -191,7 +193,7 @@ local function grant(j)
   }
 end
 
-while #granted < want and used < slots and looked_count < LOOK and #over < MOST_OVER do
+while #granted < want and used < slots and looked_count < LOOK and #over < MOST_OVER and gone < MOST_GONE do
   local c
   if stands_in > 0 then
     c = next_left()
@@ -259,6 +261,10 @@ if #granted < want then
   for i = 1, 6 do
     local last = call('XREVRANGE', notes[i], '+', '-', 'COUNT', 1)[1]
     notes[#notes + 1] = last and last[1] or '0-0'
+  end
+  if gone >= MOST_GONE then
+    -- There may be more of them: so many at once hold up everybody. Whoever reads the bell from these notes on comes again.
+    call('XADD', P .. 'bell', 'MAXLEN', 16, '*', 'k', 'pull')
   end
 end
 return {granted, waiting, notes}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from buffer.lanes import Lanes
 from buffer.records import GivenBack, Limits
 from tests.buffer.jobs import (
@@ -176,3 +178,18 @@ async def test_taken_back_it_keeps_its_place(lanes: Lanes) -> None:
     await lanes.submit(job("b", user="other"))
     await lanes.release("a", granted.fence, 1, GivenBack("drain"))
     assert await ids(lanes, 2) == ["a", "b"]
+
+
+async def test_so_many_are_ended_at_once_and_the_rest_by_coming_again(lanes: Lanes) -> None:
+    clock = await ready(lanes)
+    for i in range(150):
+        await lanes.submit(job(f"j{i}", timeout_us=1_000_000))
+    clock.forward(2)
+    await lanes.submit(job("last"))
+    left = []
+    while not (pulled := await pull(lanes, 2)).jobs:
+        left.append(pulled.waiting)
+        async with asyncio.timeout(2):
+            assert await lanes.idle(pulled.seen, 20)
+    assert left == [87, 23]
+    assert [granted.id for granted in pulled.jobs] == ["last"]
