@@ -121,14 +121,16 @@ async def _publish(store: Store, index: str, key: str, name: str, *, value: byte
 
 
 async def _read(store: Store, index: str, key: Any, form: type[_State]) -> list[_State]:
-    (names,) = await _all(store, [("ZRANGE", index, 0, -1)])
-    texts = sorted(name.decode() for name in names)
+    (flat,) = await _all(store, [("ZRANGE", index, 0, -1, "WITHSCORES")])
+    scores = dict(zip((name.decode() for name in flat[::2]), flat[1::2], strict=True))
+    texts = sorted(scores)
     if not texts:
         return []
     values = await _all(store, [("GET", key(name)) for name in texts])
-    gone: list[str] = [name for name, value in zip(texts, values, strict=True) if value is None]
+    # By its score: whoever has told of it anew meanwhile stays in.
+    gone = [scores[name] for name, value in zip(texts, values, strict=True) if value is None]
     if gone:
-        await _all(store, [("ZREM", index, *gone)])
+        await _all(store, [("ZREMRANGEBYSCORE", index, score, score) for score in gone])
     return [one for value in values if value is not None and (one := _decode(value, form)) is not None]
 
 

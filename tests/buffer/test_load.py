@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from buffer import load
+from buffer.access import Command, Store
 from buffer.backend import ModelInfo
 from buffer.lanes import Lanes
 from buffer.load import (
@@ -54,3 +61,25 @@ async def test_a_worker_lives_for_as_long_as_it_says(lanes: Lanes) -> None:
     assert await alive_workers(store, keys) == 1
     await withdraw_worker(store, keys, "one")
     assert await alive_workers(store, keys) == 0
+
+
+async def test_who_tells_anew_while_it_is_being_dropped_stays(lanes: Lanes, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, keys = lanes.store, lanes.keys
+    state = BackendState(name="b", kind="vllm", up=True)
+    await publish_state(store, keys, state, 10)
+    await store.redis.delete(keys.state("b"))
+    ask = load._all
+
+    async def meanwhile(store: Store, commands: Sequence[Command]) -> list[Any]:
+        results = await ask(store, commands)
+        if commands[0][0] == "GET":
+            monkeypatch.undo()
+            await publish_state(store, keys, state, 20)
+        return results
+
+    monkeypatch.setattr(load, "_all", meanwhile)
+    assert await read_states(store, keys) == []
+    assert await read_states(store, keys) == [state]
+    await store.redis.delete(keys.state("b"))
+    assert await read_states(store, keys) == []
+    assert await store.redis.exists(keys.states) == 0
