@@ -69,7 +69,7 @@ def create_app(
         families=Families(settings.models),
     )
     listening = Listening()
-    relay = Relay(settings, intake, telemetry, timing)
+    relay = Relay(settings, catalog, intake, telemetry, timing)
     services = Services(
         settings=settings,
         store=store,
@@ -81,7 +81,7 @@ def create_app(
         relay=relay,
         listening=listening,
         joining=Joining(store, pools, listening, relay),
-        embeddings=Embeddings(settings, telemetry),
+        embeddings=Embeddings(settings, catalog, telemetry),
         management=Management(settings, catalog, pools),
         ended=asyncio.Event(),
     )

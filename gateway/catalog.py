@@ -10,6 +10,7 @@ from buffer.job import Failure
 from buffer.load import alive_workers, read_states
 from buffer.model_records import Families
 from buffer.store import Store, StoreUnavailable
+from gateway.call import Headers
 from gateway.models import Model, Models, merge
 from gateway.pools import Pool
 from gateway.refusal import Refusal
@@ -118,6 +119,14 @@ class Catalog:
         if not model.up:
             raise _unavailable(f"No back end that serves '{model.name}' can be reached at the moment.")
         return model
+
+    def about(self, backend: str, name: str) -> Headers:
+        """What an answer's headers tell of the back end that gives it. ``name``: of the model."""
+        told = [(b"x-doublebuffer-backend", backend.encode("ascii", "replace"))]
+        model = self._models and self._models.find(name)
+        if model and backend in model.stand_ins:
+            told.append((b"x-doublebuffer-fallback", model.stand_ins[backend].encode("ascii", "replace")))
+        return told
 
     def _is_cold(self, models: Models) -> bool:
         if time.monotonic() > self._cold_until:

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 
 _EXPOSED = (
-    b"X-Request-Id, X-Doublebuffer-Id, X-Doublebuffer-Lane, X-Doublebuffer-Backend, X-Doublebuffer-Cache, Retry-After"
+    b"X-Request-Id, X-Doublebuffer-Id, X-Doublebuffer-Lane, X-Doublebuffer-Backend, X-Doublebuffer-Fallback, "
+    b"X-Doublebuffer-Cache, Retry-After"
 )
 _METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 _DAY_S = b"86400"

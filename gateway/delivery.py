@@ -73,6 +73,8 @@ class Delivery:
     """By ``time.perf_counter``."""
     on_first: Callable[[], None]
     """Called once, when the first events are here."""
+    about: Callable[[str], Headers]
+    """What the headers tell of the back end of that name."""
     usage: Usage | None = None
     _last_at: float = field(default=0.0)
 
@@ -156,7 +158,7 @@ class Delivery:
 
     def _all_headers(self) -> Headers:
         if backend := self.source.started:
-            return [*self.headers, (b"x-doublebuffer-backend", backend.encode("ascii", "replace"))]
+            return [*self.headers, *self.about(backend)]
         return self.headers
 
     def _count(self, events: list[Event]) -> None:

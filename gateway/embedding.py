@@ -17,7 +17,7 @@ from buffer.settings import Settings
 from buffer.store import StoreUnavailable
 from buffer.telemetry import Api, Outcome, Telemetry
 from gateway.call import JSON, Call, Receive, Send, answer
-from gateway.catalog import STORE_AWAY
+from gateway.catalog import STORE_AWAY, Catalog
 from gateway.client import until_left
 from gateway.dialects.embeddings import Asked, Figures
 from gateway.dialects.errors import failure_of, headers
@@ -62,8 +62,9 @@ class EmbedOrder:
 class Embeddings:
     """Carries the embeddings of this gateway. ``tidy`` has to run beside."""
 
-    def __init__(self, settings: Settings, telemetry: Telemetry) -> None:
+    def __init__(self, settings: Settings, catalog: Catalog, telemetry: Telemetry) -> None:
         self._settings = settings
+        self._catalog = catalog
         self._telemetry = telemetry
         self._answered = Rate()
         self._over: list[tuple[Pool, str]] = []
@@ -111,7 +112,10 @@ class Embeddings:
                 waited_s = max(0.0, (follower.started_at or submitted_at) - submitted_at)
                 figures = Figures(usage, time.perf_counter() - arrived_at, waited_s)
                 status, body, more = await _told(order, vectors, figures, end)
-                await answer(send, status, JSON, body, [*_about(job.id, follower), *more])
+                about = [(b"x-doublebuffer-id", job.id.encode()), *more]
+                if follower.started:
+                    about += self._catalog.about(follower.started, asked.embed.model)
+                await answer(send, status, JSON, body, about)
                 watcher.cancel()
         except* ClientLeft:
             pass
@@ -182,13 +186,6 @@ async def _told(
     if sum(map(len, vectors)) > _LARGE_BYTES:
         return 200, await asyncio.to_thread(order.form.answer, order.asked, vectors, figures), []
     return 200, order.form.answer(order.asked, vectors, figures), []
-
-
-def _about(id: str, follower: Follower) -> list[tuple[bytes, bytes]]:
-    about = [(b"x-doublebuffer-id", id.encode())]
-    if follower.started:
-        about.append((b"x-doublebuffer-backend", follower.started.encode("ascii", "replace")))
-    return about
 
 
 async def _gathered(follower: Follower, count: int) -> tuple[list[bytes], Usage, End]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from msgspec import structs
@@ -42,6 +42,8 @@ class Model:
     """What the operator says of it."""
     wish: Think = "unset"
     """What the name asks by which it was found."""
+    stand_ins: Mapping[str, str] = field(default_factory=dict)
+    """Back end that does its jobs only in place of another → that other."""
 
     @property
     def tagged(self) -> str:
@@ -138,6 +140,7 @@ def merge(states: Iterable[tuple[str, BackendState]], workers: int, families: Fa
     """
     families = families or Families()
     states = sorted(states, key=lambda pair: pair[1].name)
+    known = {state.name for _, state in states}
     by_tail: dict[str, list[Offer]] = {}
     for pool, state in states:
         infos = {info.id: info for info in state.models}
@@ -151,16 +154,26 @@ def merge(states: Iterable[tuple[str, BackendState]], workers: int, families: Fa
         here = [offer for offer in offers if offer.pool == offers[0].pool]
         orgs = {model_key(offer.name).org for offer in here}
         if len(orgs - {""}) < 2:
-            merged[tail] = [_model(tail, here, orgs, families)]
+            merged[tail] = [_model(tail, here, orgs, families, known)]
             continue
         for org in sorted(orgs):
             own = [offer for offer in here if model_key(offer.name).org == org]
-            merged.setdefault(tail, []).append(_model(queue_names(own[0].name)[1], own, {org}, families))
+            merged.setdefault(tail, []).append(_model(queue_names(own[0].name)[1], own, {org}, families, known))
     models = sorted((model for found in merged.values() for model in found), key=lambda model: model.name)
     return Models(tuple(models), tuple(state for _, state in states), workers, families, merged)
 
 
-def _model(queue: str, offers: list[Offer], orgs: set[str], families: Families) -> Model:
+def _model(queue: str, offers: list[Offer], orgs: set[str], families: Families, known: set[str]) -> Model:
     shown = min(offers, key=lambda offer: ":" not in offer.name)
     record = families.record(*(offer.info.id for offer in offers), shown.name)
-    return Model(shown.name, shown.pool, queue, tuple(offers), frozenset(orgs), record)
+    stand_ins = _stand_ins([offer.state for offer in offers], known)
+    return Model(shown.name, shown.pool, queue, tuple(offers), frozenset(orgs), record, stand_ins=stand_ins)
+
+
+def _stand_ins(serving: list[BackendState], known: set[str]) -> dict[str, str]:
+    """Of what nobody tells of any more, it is not known that it did not serve the model."""
+    names = {state.name for state in serving}
+    pairs = [
+        (state.name, name) for state in serving for name in state.fallback_for if name in names or name not in known
+    ]
+    return dict(reversed(pairs))

@@ -17,7 +17,7 @@ from buffer.settings import Settings
 from buffer.store import StoreUnavailable
 from buffer.telemetry import Outcome, Telemetry
 from gateway.answering import Answering, Stays, outlived
-from gateway.catalog import STORE_AWAY
+from gateway.catalog import STORE_AWAY, Catalog
 from gateway.client import Client, until_left, while_there
 from gateway.delivery import Delivery, Timing
 from gateway.intake import Intake, Order
@@ -33,7 +33,10 @@ DETACHED_FIRST_BYTE_S = 0.25
 class Relay:
     """Carries the answers of all jobs of this gateway."""
 
-    def __init__(self, settings: Settings, intake: Intake, telemetry: Telemetry, timing: Timing) -> None:
+    def __init__(
+        self, settings: Settings, catalog: Catalog, intake: Intake, telemetry: Telemetry, timing: Timing
+    ) -> None:
+        self._catalog = catalog
         self._intake = intake
         self._telemetry = telemetry
         self._queue_limit = settings.queue_limit
@@ -116,6 +119,7 @@ class Relay:
             telemetry=self._telemetry,
             submitted_at=answer.submitted_at,
             on_first=answer.on_first,
+            about=partial(self._catalog.about, name=chat.model),
         )
         end: End | None = None
         breaks = False
