@@ -25,6 +25,9 @@ from buffer.records import (
     SettleResult,
 )
 
+REAPED_AT_ONCE = 64
+"""Leases that one script looks at; more would hold up the store's other clients."""
+
 
 def micros(seconds: float) -> int:
     return round(seconds * 1_000_000)
@@ -195,9 +198,14 @@ class Grants:
 
     async def reap(self, lease_s: float, hold_s: float = 5.0) -> Reaped:
         """Looks for leases that ran out. Every worker and gateway, each ``lease_s / 4``."""
-        reply = await self._run("reap", micros(lease_s), micros(hold_s), encode_end(TAKEN_OVER_TOO_OFTEN), again=False)
-        self.store.ring("inbox", "jobs", "bell")
-        return Reaped(*reply)
+        args = (micros(lease_s), micros(hold_s), encode_end(TAKEN_OVER_TOO_OFTEN))
+        total = Reaped(0, 0, 0, 0)
+        while True:
+            reaped = Reaped(*(await self._run("reap", *args, again=False)))
+            self.store.ring("inbox", "jobs", "bell")
+            total = Reaped(*(one + other for one, other in zip(total, reaped, strict=True)))
+            if reaped.expired < REAPED_AT_ONCE:
+                return total
 
     async def ring_bell(self) -> None:
         """Credit was freed by somebody who will not pull: let the others know."""

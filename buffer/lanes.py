@@ -14,12 +14,11 @@ from buffer.grants import Grants, micros
 from buffer.job import LANES, End, EndKind, Lane, encode_end
 from buffer.keys import BODY_S
 from buffer.past import Past
-from buffer.readings import Depth, Leftover, Load, Place
+from buffer.readings import Depth, Leftover, Load, Peeked, Place
 from buffer.records import (
     CancelResult,
     JobState,
     NewJob,
-    Peeked,
     Requeued,
     Submitted,
     Watched,

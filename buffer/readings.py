@@ -15,6 +15,14 @@ class Depth:
 
 
 @dataclass(frozen=True, slots=True)
+class Peeked:
+    waiting: int
+    oldest_arr_us: int
+    """0: nobody waits."""
+    now_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Load:
     """What a back end carries now, over all workers."""
 

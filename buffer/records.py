@@ -153,14 +153,6 @@ class Pulled:
 
 
 @dataclass(frozen=True, slots=True)
-class Peeked:
-    waiting: int
-    oldest_arr_us: int
-    """0: nobody waits."""
-    now_us: int
-
-
-@dataclass(frozen=True, slots=True)
 class Renewed:
     status: Literal["ok", "cancel", "adopt", "lost", "orphan"]
     """``cancel``: still ours; close the engine's stream, then settle as cancelled. ``lost``: another owns it; write
@@ -224,8 +216,7 @@ ReleaseResult = Literal["waiting", "ended", "lost", "orphan", "gone"]
 """``ended``: the attempts are used up. ``orphan``: as ``Renewed``; ``gone``: nobody asked for it for a lease."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reaped:
+class Reaped(NamedTuple):
     taken_over: int
     expired: int
     """Leases that had run out, of whatever kind."""

@@ -191,3 +191,13 @@ async def test_a_held_job_is_cancelled_at_once(lanes: Lanes) -> None:
     await held(lanes)
     assert await lanes.cancel("a") == "cancelled"
     assert await is_quiet(lanes)
+
+
+async def test_all_jobs_of_a_dead_worker_are_taken_over_at_once(lanes: Lanes) -> None:
+    clock = clocked(lanes)
+    await at_home(lanes)
+    await lanes.reap(LEASE_S)
+    for i in range(150):
+        await lanes.submit(job(f"j{i}"))
+    assert len(await ids(lanes, 150)) == 150
+    assert await reap_until(lanes, clock, 16) == [Reaped(150, 150, 0, 150)]
