@@ -77,12 +77,14 @@ _encode = msgspec.json.encode
 
 async def publish_state(store: Store, keys: Keys, state: BackendState, ttl_s: float) -> None:
     """Tells of a back end for ``ttl_s`` seconds. Raises ``StoreUnavailable``."""
-    await _publish(store, keys.states, keys.state(state.name), state.name, value=_encode(state), ttl_s=ttl_s)
+    key = keys.state(state.name)
+    await _publish(store, keys.base, keys.states, key, state.name, value=_encode(state), ttl_s=ttl_s)
 
 
 async def publish_worker(store: Store, keys: Keys, presence: WorkerPresence, ttl_s: float) -> None:
     """Says that a worker lives, for ``ttl_s`` seconds. Raises ``StoreUnavailable``."""
-    await _publish(store, keys.workers, keys.worker(presence.id), presence.id, value=_encode(presence), ttl_s=ttl_s)
+    key = keys.worker(presence.id)
+    await _publish(store, keys.base, keys.workers, key, presence.id, value=_encode(presence), ttl_s=ttl_s)
 
 
 async def withdraw_worker(store: Store, keys: Keys, id: str) -> None:
@@ -110,14 +112,14 @@ async def alive_workers(store: Store, keys: Keys) -> int:
     return len(await read_workers(store, keys))
 
 
-async def _publish(store: Store, index: str, key: str, name: str, *, value: bytes, ttl_s: float) -> None:
+async def _publish(store: Store, base: str, index: str, key: str, name: str, *, value: bytes, ttl_s: float) -> None:
     # The index is only a list of names: what counts is whether the value is still there, by the store's own clock.
     ttl_ms = max(1, round(ttl_s * 1000))
     until_us = int((time.time() + ttl_s) * 1_000_000)
-    await _all(
-        store,
-        [("SET", key, value, "PX", ttl_ms), ("ZADD", index, until_us, name), ("PEXPIRE", index, max(ttl_ms, 60_000))],
-    )
+    # Also where memory is full: without workers and back ends, nothing that waits there would come to an end.
+    commands: list[tuple[Any, ...]] = [("SET", key, value, "PX", ttl_ms), ("ZADD", index, until_us, name)]
+    pressing = [store.pressing(base, command) for command in commands]
+    await _all(store, [*pressing, ("PEXPIRE", index, max(ttl_ms, 60_000))])
 
 
 async def _read(store: Store, index: str, key: Any, form: type[_State]) -> list[_State]:
@@ -143,7 +145,7 @@ def _decode(value: bytes, form: type[_State]) -> _State | None:
 
 
 async def _all(store: Store, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
-    results = await store.exchange(commands)
+    results = await store.eager(commands)
     for result in results:
         if isinstance(result, Exception):
             raise result

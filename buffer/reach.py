@@ -35,6 +35,7 @@ class Reach:
         self._away: Trouble | None = None
         self._away_at = 0.0
         self._heard_at = float("-inf")
+        self._known = False
         self._look_at = 0.0
         self._pause_s = 0.0
         self._turn = asyncio.Lock()
@@ -85,10 +86,12 @@ class Reach:
 
     def heard(self) -> None:
         """It answered something."""
-        self._heard_at = _now()
+        known, self._heard_at = self._known, _now()
+        self._known = True
         if self._away is None:
             return
-        log.warning("the store at %s is back after %.1f s", self._name, self._heard_at - self._away_at)
+        if known:
+            log.warning("the store at %s is back after %.1f s", self._name, self._heard_at - self._away_at)
         self._away = None
         self.hurry()
 
@@ -106,7 +109,8 @@ class Reach:
             # There is no connection more, and those that there are do.
             return self.refused(found)
         if self._heard_at < began_at and self._away is None:
-            log.warning("the store at %s is away: %s", self._name, found.text)
+            if self._known:
+                log.warning("the store at %s is away: %s", self._name, found.text)
             self._away, self._away_at = found, _now()
             self._pause_s = 0.0
             self._look_at = self._away_at

@@ -28,7 +28,10 @@ class Sentinels:
         self._looked_at = float("-inf")
 
     async def master(self) -> tuple[str, int]:
-        """Host and port, from the first Sentinel that knows them. Raises ``MasterNotFoundError``."""
+        """Host and port, from the first Sentinel that knows them. Raises ``MasterNotFoundError`` or, where there is no
+        Sentinel or they know of no such service, ``ConnectionError`` of redis-py.
+        """
+        answered = named = False
         for client in list(self._clients):
             try:
                 async with asyncio.timeout(ASK_S):
@@ -36,12 +39,15 @@ class Sentinels:
             except (errors.RedisError, OSError, TimeoutError):
                 continue
             found = masters.get(self._service)
+            answered, named = True, named or found is not None
             if found and found["is_master"] and not found["is_sdown"] and not found["is_odown"]:
                 self._clients.remove(client)
                 self._clients.insert(0, client)
                 self.known = str(found["ip"]), int(found["port"])
                 return self.known
-        raise MasterNotFoundError(f"No master found for {self._service!r}")
+        if named:
+            raise MasterNotFoundError("No master found")
+        raise errors.ConnectionError("No such service" if answered else "No Sentinel answers")
 
     async def moved(self) -> bool:
         """Whether another server is the master by now; asks once in ``LOOK_EVERY_S``.
@@ -56,7 +62,7 @@ class Sentinels:
         before = self._told or self.known
         try:
             self._told = await self.master()
-        except MasterNotFoundError:
+        except errors.ConnectionError:
             return False
         return self._told != before
 

@@ -22,6 +22,7 @@ CLOSED = Trouble("Redis cannot be reached.")
 SILENT = Trouble("Redis does not answer in time.")
 LOADING = Trouble("Redis is loading its data.", soon=True)
 NO_MASTER = Trouble("Sentinel knows no master at the moment.", soon=True)
+NO_SERVICE = Trouble("The Sentinels know no service of the name in REDIS_URL.")
 NO_SLOTS = Trouble("A part of the Redis Cluster is down.", soon=True)
 MOVING = Trouble("A slot of the Redis Cluster is being moved.", soon=True)
 CROWDED = Trouble("Redis has reached its limit of clients (maxclients).", soon=True)
@@ -70,6 +71,7 @@ _BY_WORDS = (
     # Of a connection that could not be had at all.
     ("max number of clients", CROWDED),
     ("No master found", NO_MASTER),
+    ("No such service", NO_SERVICE),
     # Of a script that begun while its slot was on its way to another node.
     ("non local key in a cluster node", MOVING),
     ("can't run this command or subcommand", NOT_ALLOWED),  # Redis 6.2, in a script

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,11 @@ from buffer.setting_values import without_password
 from buffer.settings import Settings
 from buffer.store import Store, StoreUnavailable, open_store
 
-CONNECT_S = 10.0
+log = logging.getLogger("doublebuffer.command")
+
+SOON_S = 30.0
+"""How long a Redis is waited for that is there and not ready: it loads its data, or its Sentinels choose a master."""
+LOOK_AGAIN_S = 0.2
 
 
 def needs_redis(settings: Settings, command: str) -> None:
@@ -27,20 +32,35 @@ def needs_redis(settings: Settings, command: str) -> None:
 
 
 async def connect(settings: Settings) -> Store:
-    """The store, seen to answer. Raises ``SettingsError``."""
+    """The store, seen to answer; one that is there and only gets ready is waited for. Raises ``SettingsError``."""
     try:
-        async with asyncio.timeout(CONNECT_S):
-            store = await open_store(settings.redis_url, prefix=settings.key_prefix)
-            try:
-                await store.ping()
-            except BaseException:
-                await store.aclose()
-                raise
-    except (StoreUnavailable, TimeoutError, ValueError) as error:
+        store = await open_store(settings.redis_url, prefix=settings.key_prefix)
+        try:
+            await _answers(store)
+        except BaseException:
+            await store.aclose()
+            raise
+    except (StoreUnavailable, ValueError) as error:
         where = without_password(settings.redis_url or "")
-        reason = str(error) or "no answer in time"
-        raise SettingsError(f"REDIS_URL: {where} cannot be used: {reason.rstrip('.')}.") from None
+        raise SettingsError(f"REDIS_URL: {where} cannot be used: {str(error).rstrip('.')}.") from None
     return store
+
+
+async def _answers(store: Store) -> None:
+    """Raises ``StoreUnavailable``."""
+    loop = asyncio.get_running_loop()
+    until: float | None = None
+    while True:
+        try:
+            await store.ping()
+            return
+        except StoreUnavailable as error:
+            if not error.soon or (until is not None and loop.time() > until):
+                raise
+            if until is None:
+                until = loop.time() + SOON_S
+                log.warning("%s It is waited for, %g s at most.", error, SOON_S)
+        await asyncio.sleep(LOOK_AGAIN_S)
 
 
 @dataclass(frozen=True, slots=True)

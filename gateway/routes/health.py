@@ -28,7 +28,7 @@ def health_routes(services: Services) -> APIRouter:
         return {"status": "broken", "reason": "The gateway has stopped reading answers; it has to be started anew."}
 
     @router.head("/health/ready", include_in_schema=False)
-    @router.get("/health/ready", summary="Redis answers and a worker is alive")
+    @router.get("/health/ready", summary="Redis takes new requests and a worker is alive")
     async def ready(response: Response) -> dict[str, str]:
         reason = await _not_ready(services)
         if reason is None:
@@ -57,10 +57,13 @@ def health_routes(services: Services) -> APIRouter:
 async def _not_ready(services: Services) -> str | None:
     try:
         async with asyncio.timeout(_PATIENCE_S):
-            await services.store.ping()
+            for pool in services.pools.values():
+                await services.store.takes_writes(pool.lanes.keys.base)
             for pool in services.pools.values():
                 if await alive_workers(services.store, pool.lanes.keys):
                     return None
-    except (StoreUnavailable, TimeoutError):
-        return "Redis does not answer."
+    except StoreUnavailable as error:
+        return str(error)
+    except TimeoutError:
+        return "Redis does not answer in time."
     return "No worker is running."
