@@ -106,6 +106,7 @@ class _Stream(Response):
     """Reads the answers of all jobs of a request, and tells them as one."""
 
     def __init__(self, listening: Listening, reader: _Reader, heartbeat_s: float) -> None:
+        super().__init__()
         self._listening = listening
         self._reader = reader
         self._standing = reader.standing
