@@ -46,6 +46,8 @@ class Account:
         cut = [r for r in self.results if r.outcome == "cut off"]
         found["hung"] = (len(hung), [_name(r) for r in hung])
         found["cut off without a word"] = (len(cut), [_name(r) for r in cut])
+        forgotten = [r for r in self.results if r.outcome == "forgotten"]
+        found["detached and forgotten"] = (len(forgotten), [_name(r) for r in forgotten])
         for what in ("lost", "repeated", "reordered"):
             of = [r for r in self.results if getattr(r.flaws, what)]
             found[f"{what} words"] = (sum(getattr(r.flaws, what) for r in of), [_name(r) for r in of])
@@ -72,6 +74,8 @@ class Account:
         outcomes = Counter(r.outcome for r in self.results)
         rows = [(f"requests, {self.seconds:g} s, seed {self.seed}", str(len(self.results)), "")]
         rows += [(f"  {name}", str(count), "") for name, count in outcomes.most_common()]
+        back = [r for r in self.results if r.returns]
+        rows += [("  of them detached, and came back", str(len(back)), "")]
         rows += [("", "", "")]
         rows += [(name, str(count), "" if not count else "MISSED: 0") for name, (count, _) in self.bars().items()]
         rows += [("", "", ""), *self._continued(), ("", "", "")]

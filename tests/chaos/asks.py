@@ -11,8 +11,9 @@ from tests.chaos.text import Task
 Api = Literal["openai", "ollama"]
 MODELS = ("m-vllm", "m-ollama")
 
-THINKING, LEAVING, CUT = 0.1, 0.06, 0.05
-"""Shares of chats that think, of clients that leave early, and of answers with a limit to their length."""
+THINKING, LEAVING, DETACHING, CUT = 0.1, 0.06, 0.06, 0.05
+"""Shares of chats that think, of clients that leave for good, of those that come back, and of answers with a limit to
+their length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class Ask:
     most: int | None = None
     """Tokens that the answer may have."""
     padding: int = 0
+    detaches: float | None = None
+    """Part of the answer after which the client leaves, to come back."""
 
     @property
     def path(self) -> str:
@@ -49,13 +52,15 @@ def ask(seed: int, client: int, turn: int, *, gateways: int, words: tuple[int, i
     thoughts = draw.randint(1, 4) if draw.random() < THINKING else 0
     task = Task(f"c{client}r{turn}", draw.randint(*words), thoughts)
     leaves = draw.uniform(0, 1) if draw.random() < LEAVING else None
+    detaches = draw.uniform(0, 1) if leaves is None and draw.random() < DETACHING else None
     return Ask(
         task,
         draw.choice(("openai", "ollama")),
         draw.choice(MODELS),
-        draw.random() < 0.7,
+        draw.random() < 0.7 or detaches is not None,
         draw.randrange(gateways),
         leaves,
         draw.randint(5, 40) if draw.random() < CUT else None,
         draw.choice((0, 0, 0, 600, 4000)),
+        detaches,
     )

@@ -36,6 +36,10 @@ class Child:
         self._wanted.set()
         self._ended = asyncio.Event()
 
+    def was_killed(self, since: float, until: float) -> bool:
+        """Whether somebody ended it between two instants of ``time.time()``."""
+        return any(since < at < until for at in self.killed_at)
+
     @property
     def pid(self) -> int | None:
         """None while it is down."""
@@ -108,6 +112,7 @@ class Redis:
 
     def __init__(self, folder: Path, fsync: str) -> None:
         folder.mkdir()
+        self.emptied_at: list[float] = []
         self._server = RedisServer(redis_binary(), folder, ("--appendonly", "yes", "--appendfsync", fsync))
 
     @property
@@ -128,6 +133,7 @@ class Redis:
     async def restart(self, number: signal.Signals, for_s: float, *, empty: bool) -> None:
         await asyncio.to_thread(self._stop, number)
         if empty:
+            self.emptied_at.append(time.time())
             shutil.rmtree(self._server.folder / "appendonlydir", ignore_errors=True)  # from version 7
             (self._server.folder / "appendonly.aof").unlink(missing_ok=True)
         await asyncio.sleep(for_s)

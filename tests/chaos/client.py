@@ -22,8 +22,11 @@ Outcome = Literal[
     "left",
     "gateway killed",
     "cut off",
+    "forgotten",
     "hung",
 ]
+LONGEST_STAY_S = 3.0
+"""Of a client that leaves before an answer in one piece."""
 STREAMS = ("text/event-stream", "application/x-ndjson")
 LENGTH_OFF = 3
 """Tokens by which a limit may be missed where an answer was gone on with: not every engine counts the last pieces."""
@@ -56,6 +59,8 @@ class Result:
     """That came, counted once it was over."""
     length_off: bool = False
     """It was to end at a number of tokens, and ended far from there."""
+    returns: int = 0
+    """How often a detached client came back."""
 
     def take(self, told: dict[str, Any]) -> None:
         """A piece of a stream, or a whole answer."""
@@ -79,6 +84,11 @@ class Result:
         if reason:
             self.ends += 1
             self.reason = reason
+
+    def begin_again(self) -> None:
+        """All of it is told once more, from the start."""
+        self.text = self.thinking = self.error = ""
+        self.ends = 0
 
     def judge(self) -> None:
         """Which words are not as they should be, now that it is over."""
@@ -124,6 +134,7 @@ class Result:
             "ends": self.ends,
             "reason": self.reason,
             "most": ask.most,
+            "returns": self.returns if ask.detaches is not None else None,
             "tokens": self.tokens,
             "began_at": round(self.began_at, 3),
             "first_at": round(self.first_at, 3),
@@ -136,70 +147,55 @@ class Result:
         return told
 
 
-class _Left(Exception):  # noqa: N818  (no mistake: the client goes)
-    pass
-
-
-async def chat(session: aiohttp.ClientSession, url: str, result: Result, *, hang_s: float) -> None:
-    """Sends it and reads the answer to its end, whatever that is. Raises ``aiohttp.ClientConnectorError`` where nobody
-    listens; ``outcome`` is then not set.
-    """
+async def chat(session: aiohttp.ClientSession, url: str, result: Result) -> None:
+    """Sends it and reads the answer to its end, whatever that is, or leaves. Raises what breaks the connection."""
     ask = result.ask
-    try:
-        async with asyncio.timeout(hang_s):
-            if ask.leaves is not None and not ask.stream:
-                await _leave_early(session, url, result)
-            else:
+    if ask.leaves is not None and not ask.stream:
+        try:
+            async with asyncio.timeout(LONGEST_STAY_S * ask.leaves):
                 await _read(session, url, result)
-    except TimeoutError:
-        result.outcome = "hung"
-    except _Left:
-        result.outcome = "left"
-    except aiohttp.ClientConnectorError:
-        raise
-    except (aiohttp.ClientError, ConnectionError) as error:
-        # An Ollama stream is broken off behind its error, for clients that overlook the line.
-        result.outcome = "error in the answer" if result.error else "cut off"
-        result.error = result.error or f"{type(error).__name__}: {error}"
-    result.ended_at = time.time()
-
-
-async def _leave_early(session: aiohttp.ClientSession, url: str, result: Result) -> None:
-    try:
-        async with asyncio.timeout(3 * (result.ask.leaves or 0)):
-            await _read(session, url, result)
-    except TimeoutError:
-        raise _Left from None
+        except TimeoutError:
+            result.outcome = "left"
+    else:
+        await _read(session, url, result)
 
 
 async def _read(session: aiohttp.ClientSession, url: str, result: Result) -> None:
     ask = result.ask
-    async with session.post(url + ask.path, data=json.dumps(ask.body())) as response:
-        result.status = response.status
-        result.id = response.headers.get("X-Doublebuffer-Id", "")
-        result.retry_after = response.headers.get("Retry-After", "")
-        if response.content_type not in STREAMS:
-            result.take(json.loads(await response.read()))
-            _whole(result)
+    async with session.post(url + ask.path, data=body_of(ask)) as response:
+        if await whole_of(response, result):
             return
-        async for told in _events(response, ask.api):
+        async for told in events_of(response, ask.api):
             result.first_at = result.first_at or time.time()
             result.take(told)
             if ask.leaves is not None and result.text.count("·") >= ask.leaves * ask.task.words:
-                raise _Left
+                result.outcome = "left"
+                return
         result.outcome = "error in the answer" if result.error else "answered" if result.ends else "cut off"
 
 
-def _whole(result: Result) -> None:
+def body_of(ask: Ask) -> bytes:
+    return json.dumps(ask.body()).encode()
+
+
+async def whole_of(response: aiohttp.ClientResponse, result: Result) -> bool:
+    """Takes an answer that is no stream; False: it is one."""
+    result.status = response.status
+    result.id = response.headers.get("X-Doublebuffer-Id", "")
+    result.retry_after = response.headers.get("Retry-After", "")
+    if response.content_type in STREAMS:
+        return False
+    result.take(json.loads(await response.read()))
     if result.status == 200 and not result.error:
         result.outcome = "answered"
     elif result.status in (429, 503) and result.retry_after:
         result.outcome = "refused"
     else:
         result.outcome = "error instead of an answer"
+    return True
 
 
-async def _events(response: aiohttp.ClientResponse, api: str) -> AsyncIterator[dict[str, Any]]:
+async def events_of(response: aiohttp.ClientResponse, api: str) -> AsyncIterator[dict[str, Any]]:
     rest = b""
     async for part in response.content.iter_any():
         *lines, rest = (rest + part).split(b"\n")

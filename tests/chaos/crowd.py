@@ -9,12 +9,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 
 import aiohttp
 
 from tests.chaos.asks import ask
 from tests.chaos.children import Child
 from tests.chaos.client import Result, chat
+from tests.chaos.detached import Detached
 
 REFUSED_S = 2.0
 """Longest wait of a client that was told to come back later: it would like to know before the run is over."""
@@ -32,6 +34,8 @@ class Crowd:
     gateways: Sequence[Child]
     urls: Sequence[str]
     trace: Path
+    emptied_at: Sequence[float] = ()
+    """``time.time()`` of each emptying of the store."""
     results: list[Result] = field(default_factory=list)
     unreached: int = 0
     """Times that a client found nobody at its gateway's address, and tried the other one."""
@@ -67,17 +71,30 @@ class Crowd:
                 await asyncio.sleep(min(float(result.retry_after), REFUSED_S))
 
     async def _try(self, session: aiohttp.ClientSession, result: Result) -> bool:
+        """False: nobody listens there."""
         try:
-            await chat(session, self.urls[result.gateway], result, hang_s=self.hang_s)
+            async with asyncio.timeout(self.hang_s):
+                if result.ask.detaches is None:
+                    await chat(session, self.urls[result.gateway], result)
+                else:
+                    await Detached(session, self.urls, result, Random(f"{self.seed} {result.ask.task.marker}")).chat()
+        except TimeoutError:
+            result.outcome = "hung"
         except aiohttp.ClientConnectorError:
             return False
-        if result.outcome == "cut off" and self._killed(result):
+        except (aiohttp.ClientError, ConnectionError) as error:
+            # An Ollama stream is broken off behind its error, for clients that overlook the line.
+            result.outcome = "error in the answer" if result.error else "cut off"
+            result.error = result.error or f"{type(error).__name__}: {error}"
+        result.ended_at = time.time()
+        gone = self.gateways[result.gateway].was_killed(result.began_at - BEFORE_S, result.ended_at + AFTER_S)
+        if gone and (result.outcome == "cut off" or (result.outcome == "forgotten" and self._emptied(result))):
             result.outcome = "gateway killed"
         return True
 
-    def _killed(self, result: Result) -> bool:
-        killed = self.gateways[result.gateway].killed_at
-        return any(result.began_at - BEFORE_S < at < result.ended_at + AFTER_S for at in killed)
+    def _emptied(self, result: Result) -> bool:
+        """What only the store knew of, since its gateway was dead, is gone with what the store had."""
+        return any(result.began_at < at < result.ended_at for at in self.emptied_at)
 
     def _took(self, result: Result) -> None:
         result.judge()
