@@ -13,7 +13,7 @@ def many(id: str, inputs: int, **fields: object) -> NewJob:
 
 async def waiting(lanes: Lanes, lane: str = "normal") -> int:
     """Inputs that wait, as a submit that is too large finds them."""
-    refused = await lanes.submit(many("probe", 10**6, lane=lane), limit=1)
+    refused = await lanes.submit(many("probe", 10**6, lane=lane, user="another"), limit=1)
     assert refused.status == "full"
     return refused.waiting
 
