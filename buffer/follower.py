@@ -142,6 +142,8 @@ class Follower(Answer):
             rest = self._compared(answer)
         else:
             rest = answer.since(self.n) if answer.n - len(answer.events) <= self.n else None
+            if answer.end is not None and answer.n < self.n:
+                rest = None  # the client has more than that end is for
         if rest is not None:
             moved = (answer.fence, answer.n) > (self.fence, self.n) or not joined
             if rest:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
-from buffer.job import Event
+from buffer.follower import Follower
+from buffer.inbox import Inbox
+from buffer.job import Chat, End, Event, Message
 from buffer.lanes import Lanes
 from buffer.records import Granted, Held
 from buffer.replies import ReplyWriter
-from tests.buffer.jobs import LEASE_S, pull
-from tests.buffer.running import until
+from tests.buffer.jobs import LEASE_S, pull, record, words
+from tests.buffer.running import beside, submitted, until
 
 RENEW_EVERY_S = 0.05
+CHAT = Chat("m", [Message("user", "hello")], stream=True)
+DONE = End("done")
 
 
 async def empty(lanes: Lanes) -> None:
@@ -91,3 +98,33 @@ class Alive:
         for id in list(self.held):
             self.writer.drop(id)
         self.held.clear()
+
+
+@asynccontextmanager
+async def reaped(lanes: Lanes) -> AsyncIterator[None]:
+    """A reaper comes by often."""
+
+    async def reap() -> None:
+        while True:
+            await lanes.reap(2.0, 5.0)
+            await asyncio.sleep(0.1)
+
+    async with beside(reap):
+        yield
+
+
+async def begun(lanes: Lanes, inbox: Inbox, alive: Alive, *, id: str = "a", **fields: Any) -> Follower:
+    """A job of which its client has the first word."""
+    follower = await submitted(inbox, id, chat=CHAT, **fields)
+    await alive.takes()
+    alive.says(id, words("one "))
+    assert await follower.next() == words("one ")
+    return follower
+
+
+async def has(some: Sequence[Any], one: Any) -> bool:
+    return one in some
+
+
+async def there(lanes: Lanes, ids: Any) -> bool:
+    return all([await record(lanes, id) for id in ids])
