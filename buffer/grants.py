@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from buffer.access import Command, Store
@@ -221,9 +221,16 @@ class Grants:
         for _, entries in await self.store.read_streams({key: last_id}, block_s, 100):
             for entry_id, fields in entries:
                 last_id = entry_id
-                kind = fields.get(b"k", b"").decode()
-                if kind in ("cancel", "pause", "go", "look"):
-                    controls.append(
-                        Control(cast(Any, kind), fields.get(b"id", b"").decode(), int(fields.get(b"f", b"0")))
-                    )
+                if (control := _control(fields)) is not None:
+                    controls.append(control)
         return last_id, controls
+
+
+def _control(fields: Mapping[bytes, bytes]) -> Control | None:
+    """None: it is none of ours."""
+    try:
+        kind, id = fields.get(b"k", b"").decode(), fields.get(b"id", b"").decode()
+        fence = int(fields.get(b"f", b"0"))
+    except ValueError:
+        return None
+    return Control(cast(Any, kind), id, fence) if kind in ("cancel", "pause", "go", "look") else None

@@ -5,7 +5,6 @@ local function enter(j)
   if j.entry ~= '' then
     call('XDEL', jobs, j.entry)
   end
-  call('ZADD', P .. 'wait:' .. queue, int(j.score), j.id)
   call('ZADD', P .. 'turn:' .. queue, int(j.tag), turn_member(j))
   if j.inputs > 1 then
     call('HSET', several(j.lane), j.id, int(j.inputs))
@@ -13,6 +12,8 @@ local function enter(j)
   if j.due > 0 then
     call('ZADD', P .. 'due:' .. j.model, int(j.due), j.id)
   end
+  -- Last: a job that is here is everywhere.
+  call('ZADD', P .. 'wait:' .. queue, int(j.score), j.id)
   j.entry = call('XADD', jobs, '*', 'id', j.id, 'model', j.model, 'user', j.user, 'cost', int(j.cost))
   j.st = 'waiting'
   call('HSET', j.key, 'st', 'waiting', 'entry', j.entry)

@@ -1,4 +1,4 @@
--- needs: core heir
+-- needs: core press heir
 -- ARGV: now, [id, fence, n0, n, events] …. Returns for each: the number of the last event in the reply key, 'lost' or 'orphan'.
 local results = {}
 for i = 2, #ARGV, 5 do

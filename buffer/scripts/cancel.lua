@@ -1,4 +1,4 @@
--- needs: core job reply place finish
+-- needs: core press job reply place finish
 -- ARGV: now, id, kind of the end, end. Returns: gone, done, cancelled, running (its worker has been told).
 local j = read(ARGV[2])
 if not j then

@@ -1,4 +1,4 @@
--- needs: core job
+-- needs: core press job
 -- The first token has come: the job's prefill credit is free. ARGV: now, [id, fence] …. Returns how many it held for.
 local count = 0
 for i = 2, #ARGV, 2 do

@@ -1,4 +1,3 @@
--- needs: core
--- ARGV: 1, a command. A script whose first write takes nothing is carried out also when memory is full.
-call('DEL', P .. 'none')
+-- needs: core press
+-- Any command. ARGV: 1, the command.
 return call(unpack(ARGV, 2))

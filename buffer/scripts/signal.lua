@@ -1,4 +1,4 @@
--- needs: core job
+-- needs: core press job
 -- Word to the worker that runs a job. ARGV: now, id, pause or go. Returns 1 if there is one to hear it.
 local j = read(ARGV[2])
 if not j or j.st ~= 'running' then

@@ -7,9 +7,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from buffer.inbox import Inbox
+from buffer.job import End
 from buffer.lanes import Lanes
+from buffer.load import WorkerPresence, alive_workers, publish_worker
+from buffer.replies import ReplyWriter
 from buffer.store import StoreUnavailable, open_store
-from tests.buffer.jobs import INBOX, LEASE_S, clocked, ids, job, running
+from tests.buffer.jobs import INBOX, LEASE_S, clocked, ids, job, pull, running, words
+from tests.buffer.running import answer, beside
 from tests.rig.redis_server import bundled_binary, redis_binary, run_redis
 
 
@@ -75,3 +80,43 @@ async def test_a_server_that_runs_somebody_s_endless_script_is_away(lanes: Lanes
     await asyncio.wait([endless])
     assert endless.exception() is not None
     await other.aclose()
+
+
+async def test_what_is_under_way_ends_though_memory_is_full(lanes: Lanes) -> None:
+    """Only so is memory freed again."""
+    inbox = Inbox(lanes, "gate", watch_s=0.2)
+    await inbox.create()
+    writer = ReplyWriter(lanes)
+    async with beside(inbox.run, writer.run):
+        followers = [(await inbox.submit(job(id)))[1] for id in "abc"]
+        first, second = (await pull(lanes, want=2)).jobs
+        await lanes.renew("w", [], LEASE_S)
+        for granted in (first, second):
+            writer.attach(granted)
+            writer.write(granted.id, words("half "))
+        await lanes.store.redis.config_set("maxmemory", "1")
+        with pytest.raises(StoreUnavailable) as refused:
+            await lanes.submit(job("new", inbox=inbox.name))
+        assert str(refused.value) == "Redis is out of memory (maxmemory)."
+        with pytest.raises(StoreUnavailable):
+            await lanes.store.takes_writes(lanes.keys.base)
+        assert lanes.store.away() is None
+
+        writer.write(first.id, words("and half"))
+        assert await lanes.prefilled([(first.id, first.fence)]) == 1
+        assert await writer.finish(first.id, End("done")) == "ok"
+        assert followers[0] is not None
+        assert await answer(followers[0]) == ("half and half", End("done"))
+        assert await lanes.cancel(second.id) == "running"
+        assert await lanes.signal(second.id, "pause")
+        _, controls = await lanes.controls("w", "0-0", 1)
+        assert [control.kind for control in controls] == ["cancel", "pause"]
+        assert await writer.finish(second.id, End("cancelled")) == "ok"
+        await publish_worker(lanes.store, lanes.keys, WorkerPresence(id="w", started_at=0.0), 15)
+        assert await alive_workers(lanes.store, lanes.keys) == 1
+        # What waited all along begins.
+        assert await ids(lanes) == ["c"]
+
+        await lanes.store.redis.config_set("maxmemory", "0")
+        await lanes.store.takes_writes(lanes.keys.base)
+        assert (await lanes.submit(job("new", inbox=inbox.name))).status == "new"
