@@ -19,6 +19,8 @@ class Reply:
     took_s: float
     first_s: float = 0.0
     """Until the first byte of the body."""
+    whole: bool = True
+    """The body ended as HTTP wants it."""
 
     @property
     def type(self) -> str:

@@ -76,10 +76,12 @@ class Bench:
         method: str = "POST",
         headers: Mapping[str, str | None] | None = None,
         raw: bool = False,
+        may_break: bool = False,
     ) -> Reply:
         """One request. ``body``: ``bytes`` as they are, anything else as JSON. A header of None is not sent at all.
 
-        ``raw``: the answer's body as it came, whatever encoding it says it has.
+        ``raw``: the answer's body as it came, whatever encoding it says it has. ``may_break``: the connection may be
+        broken off in the middle of it.
         """
         content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         request = self.client.build_request(method, path, content=content)
@@ -88,16 +90,21 @@ class Bench:
                 request.headers.pop(name, None)
             else:
                 request.headers[name] = value
-        began, first_s, data = time.perf_counter(), 0.0, bytearray()
+        began, first_s, data, whole = time.perf_counter(), 0.0, bytearray(), True
         response = await self.client.send(request, stream=True)
         try:
             async for piece in response.aiter_raw() if raw else response.aiter_bytes():
                 first_s = first_s or time.perf_counter() - began
                 data += piece
+        except httpx.RemoteProtocolError:
+            if not may_break:
+                raise
+            whole = False
         finally:
             await response.aclose()
         self.heard.append(bytes(data))
-        return Reply(response.status_code, response.headers, bytes(data), time.perf_counter() - began, first_s)
+        took_s = time.perf_counter() - began
+        return Reply(response.status_code, response.headers, bytes(data), took_s, first_s, whole)
 
     async def get(self, path: str, **more: Any) -> Reply:
         return await self.ask(path, method="GET", **more)
@@ -109,22 +116,26 @@ class Bench:
         prompt: str = "hi",
         *,
         headers: Mapping[str, str | None] | None = None,
+        may_break: bool = False,
         **fields: Any,
     ) -> Reply:
         """A chat. ``api``: ``ollama`` or ``openai``; of ``fields`` that are ``...`` the body has none."""
         path = "/api/chat" if api == "ollama" else "/v1/chat/completions"
         body = {"model": model, "messages": [{"role": "user", "content": prompt}], **fields}
-        return await self.ask(path, {k: v for k, v in body.items() if v is not ...}, headers=headers)
+        body = {k: v for k, v in body.items() if v is not ...}
+        return await self.ask(path, body, headers=headers, may_break=may_break)
 
-    async def counted(self, name: str, **labels: str) -> float:
-        """The sum of a metric's samples that have these labels."""
+    async def counted(self, name: str, *, port: int = 0, **labels: str) -> float:
+        """The sum of a metric's samples that have these labels: of the gateway, or of the worker that tells on
+        ``port``."""
         wanted = [f'{label}="{value}"' for label, value in labels.items()]
-        rows = [line.rpartition(" ") for line in (await self._metrics()).splitlines()]
+        rows = [line.rpartition(" ") for line in (await self._metrics(port)).splitlines()]
         return sum(float(v) for k, _, v in rows if k.partition("{")[0] == name and all(w in k for w in wanted))
 
-    async def _metrics(self) -> str:
+    async def _metrics(self, port: int) -> str:
         headers = {"authorization": f"Bearer {self.key}"} if self.key else {}
-        return (await self.client.get("/metrics", headers=headers)).text
+        url = f"http://127.0.0.1:{port}/metrics" if port else "/metrics"
+        return (await self.client.get(url, headers=headers)).text
 
     async def check(self) -> None:
         """What holds after every case."""
@@ -187,13 +198,16 @@ async def run_bench(
     others: Sequence[Mapping[str, Any]] = (),
     more: Mapping[str, str] | None = None,
     key: str = "",
+    workers: int = 2,
 ) -> AsyncIterator[Bench]:
     """``others``: further back ends. ``more``: in place of ``settings()``. ``key``: one of its keys."""
     async with contextlib.AsyncExitStack() as stack:
         one = await stack.enter_async_context(oai or Scripted("openai", kind="vllm", models=[OAI]))
         two = await stack.enter_async_context(oll or Scripted("ollama", models=[OLL]))
         backends = [backend("fb1", one.kind, one.url), backend("fb2", "ollama", two.url), *others]
-        site = await stack.enter_async_context(run_site(backends, settings=more or settings(), key=key))
+        site = await stack.enter_async_context(
+            run_site(backends, workers=workers, settings=more or settings(), key=key)
+        )
         client = await stack.enter_async_context(httpx.AsyncClient(base_url=site.url, trust_env=False, timeout=30))
         yield Bench(site, one, two, client, key)
 
