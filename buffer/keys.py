@@ -11,6 +11,7 @@ JOB_S = 3600
 DONE_JOB_S = 600
 """Lifetime of a settled job's record, which answers a repeated settle."""
 DONE_REPLY_S = 60
+CANCELLED_REPLY_S = 2
 """How long an answer outlives its job's end; a detached one lives ``DONE_JOB_S``."""
 FAIR_S = 3600
 MODELS_S = 86400

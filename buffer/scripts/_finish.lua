@@ -10,7 +10,9 @@ local function finish(j, n, kind, data)
   mark(j, n, kind, data)
   frame(j, n, kind, data)
   call('EXPIRE', j.key, DONE_JOB_S)
-  call('EXPIRE', P .. 'reply:' .. j.id, j.det and DONE_JOB_S or DONE_REPLY_S)
+  -- Of what was cancelled nobody wants a word: megabytes, where a client left that read slowly. Its end has to be seen.
+  local reply_s = kind == 'cancelled' and CANCELLED_REPLY_S or DONE_REPLY_S
+  call('EXPIRE', P .. 'reply:' .. j.id, j.det and DONE_JOB_S or reply_s)
   return freed
 end
 -- Away without an end: there is nobody to tell. What it had said goes as soon as that of others.

@@ -1,5 +1,5 @@
 -- A job's record, without its texts. nil: there is none (a body put ahead of its submit is none yet).
-local JOB_S, DONE_JOB_S, DONE_REPLY_S = 3600, 600, 60
+local JOB_S, DONE_JOB_S, DONE_REPLY_S, CANCELLED_REPLY_S = 3600, 600, 60, 2
 local function read(id)
   local v = call('HMGET', P .. 'job:' .. id, 'st', 'fence', 'n', 'model', 'lane', 'user', 'score', 'tag', 'due', 'arr',
     'cost', 'kv', 'prefill', 'long', 'inbox', 'entry', 'worker', 'backend', 'det', 'deadline', 'taken', 'fails', 'cancel', 'read',

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from buffer.job import End
+from buffer.keys import CANCELLED_REPLY_S
 from buffer.lanes import LARGE_BODY, Lanes
 from buffer.records import Submitted
 from tests.buffer.jobs import INBOX, LEASE_S, START, at_home, clocked, ids, is_quiet, job, kinds, pull, record, running
@@ -136,3 +137,14 @@ async def test_a_job_whose_inbox_is_gone_is_refused_and_leaves_nothing(lanes: La
     assert (got.status, got.state) == ("homeless", "gone")
     assert await lanes.store.redis.exists(lanes.keys.job("a"), lanes.keys.reply("a")) == 0
     assert (await lanes.submit(job("b", det=True))).status == "new"
+
+
+async def test_what_a_cancelled_job_had_said_is_gone_at_once_but_its_end_can_be_seen(lanes: Lanes) -> None:
+    granted = await running(lanes)
+    await lanes.cancel("a")
+    await lanes.settle("a", granted.fence, 1, End("cancelled"))
+    assert (await kinds(lanes, "a"))[-1][1] == "cancelled"
+    assert 0 < await lanes.store.redis.ttl(lanes.keys.reply("a")) <= CANCELLED_REPLY_S
+    await lanes.submit(job("b", det=True))
+    await lanes.cancel("b")
+    assert await lanes.store.redis.ttl(lanes.keys.reply("b")) > 500
