@@ -61,14 +61,14 @@ class Follower(Answer):
         """A part of a frame, in the order of the inbox."""
         if self._unread.end is not None or part.fence < self.fence:
             return
-        if part.kind in END_KINDS:
+        if part.kind == "ev" and part.fence == self.fence and self._joined and not self.handing_on:
+            self._take_events(part)
+        elif part.kind in END_KINDS:
             self._take_end(part)
         elif part.fence > self.fence:
             self._take_newer(part)
         elif self.handing_on or not self._joined:
             self.target = max(self.target, (part.fence, _last(part)))
-        elif part.kind == "ev":
-            self._take_events(part)
         elif part.kind == "again" and part.n == self.n + 1:
             self.n, self.waiting = part.n, True
         elif part.kind == "again" and part.n > self.n:

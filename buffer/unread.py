@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from buffer.frames import weight
-from buffer.job import End, Event
+from buffer.job import Content, End, Event
 
 PAUSE_ABOVE = 1024 * 1024
 """Unread bytes above which the job's worker is asked to stop reading its engine."""
@@ -43,8 +43,12 @@ class Unread:
 
     def put(self, events: list[Event]) -> None:
         self.events += events
-        self.bytes += sum(map(weight, events))
-        self._rouse()
+        size = self.bytes
+        for event in events:
+            size += 32 + len(event.text) if type(event) is Content else weight(event)
+        self.bytes = size
+        if self._waiter is not None:
+            self._rouse()
 
     def put_end(self, end: End) -> None:
         self.end = end
