@@ -41,8 +41,11 @@ class Incoming:
         away = False
         while True:
             trim = {key: last} if last != "0-0" else None
+            # The first read after an outage waits for nothing: an inbox that the store has lost would be waited for in
+            # vain, and its jobs with it.
+            block_s = 0.0 if away else READ_BLOCK_S
             try:
-                got = await self._lanes.store.read_streams({key: last}, READ_BLOCK_S, READ_AT_ONCE, trim=trim)
+                got = await self._lanes.store.read_streams({key: last}, block_s, READ_AT_ONCE, trim=trim)
             except StoreUnavailable:
                 away = True
                 await backoff.wait()
