@@ -127,6 +127,10 @@ class Redis:
     def pid(self) -> int | None:
         return self._server.process.pid if self._server.process else None
 
+    def was_emptied(self, since: float, until: float) -> bool:
+        """Whether it lost all it had between two instants of ``time.time()``."""
+        return any(since < at < until for at in self.emptied_at)
+
     async def start(self) -> None:
         await asyncio.to_thread(self._server.start)
 

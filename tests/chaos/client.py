@@ -23,6 +23,7 @@ Outcome = Literal[
     "gateway killed",
     "cut off",
     "forgotten",
+    "gone with its store",
     "hung",
 ]
 LONGEST_STAY_S = 3.0
@@ -113,8 +114,8 @@ class Result:
 
     @property
     def fair(self) -> bool:
-        """The client was there until the end, and so was its gateway."""
-        return self.outcome not in ("left", "gateway killed")
+        """The client was there until the end, and so was whoever had its answer."""
+        return self.outcome not in ("left", "gateway killed", "gone with its store")
 
     def row(self) -> dict[str, Any]:
         """For the trace. The words are known from the marker; how many there were is told."""

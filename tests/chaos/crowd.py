@@ -14,7 +14,7 @@ from random import Random
 import aiohttp
 
 from tests.chaos.asks import ask
-from tests.chaos.children import Child
+from tests.chaos.children import Child, Redis
 from tests.chaos.client import Result, chat
 from tests.chaos.detached import Detached
 
@@ -33,9 +33,8 @@ class Crowd:
     hang_s: float
     gateways: Sequence[Child]
     urls: Sequence[str]
+    redis: Redis
     trace: Path
-    emptied_at: Sequence[float] = ()
-    """``time.time()`` of each emptying of the store."""
     results: list[Result] = field(default_factory=list)
     unreached: int = 0
     """Times that a client found nobody at its gateway's address, and tried the other one."""
@@ -88,13 +87,11 @@ class Crowd:
             result.error = result.error or f"{type(error).__name__}: {error}"
         result.ended_at = time.time()
         gone = self.gateways[result.gateway].was_killed(result.began_at - BEFORE_S, result.ended_at + AFTER_S)
-        if gone and (result.outcome == "cut off" or (result.outcome == "forgotten" and self._emptied(result))):
+        if gone and result.outcome == "cut off":
             result.outcome = "gateway killed"
+        elif gone and result.outcome == "forgotten" and self.redis.was_emptied(result.began_at, result.ended_at):
+            result.outcome = "gone with its store"
         return True
-
-    def _emptied(self, result: Result) -> bool:
-        """What only the store knew of, since its gateway was dead, is gone with what the store had."""
-        return any(result.began_at < at < result.ended_at for at in self.emptied_at)
 
     def _took(self, result: Result) -> None:
         result.judge()

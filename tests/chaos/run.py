@@ -7,15 +7,16 @@ import contextlib
 import json
 import re
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
 
 from tests.chaos.account import Account
-from tests.chaos.attempts import read_attempts
+from tests.chaos.attempts import Tried, read_attempts
 from tests.chaos.children import Child, Redis
+from tests.chaos.client import Result
 from tests.chaos.crowd import Crowd
 from tests.chaos.faults import Faults
 from tests.chaos.leftovers import look
@@ -151,6 +152,14 @@ async def _ready(site: Site) -> None:
                 await asyncio.sleep(0.1)
 
 
+def _excuse(results: Sequence[Result], attempts: Mapping[str, Sequence[Tried]], store: Redis) -> None:
+    """An answer that was complete when its store was emptied was nowhere else any more."""
+    for result in results:
+        done = [tried.ended_at for tried in attempts.get(result.ask.task.marker, ()) if tried.how == "done"]
+        if result.outcome == "forgotten" and done and store.was_emptied(done[-1], result.ended_at):
+            result.outcome = "gone with its store"
+
+
 async def run_chaos(seed: int, options: Options) -> Account:
     """One run. Its account is also written into its folder."""
     async with run_site(options, f"chaos-seed{seed}") as site:
@@ -166,8 +175,8 @@ async def run_chaos(seed: int, options: Options) -> Account:
             options.hang_s,
             site.gateways,
             site.urls,
+            site.redis,
             site.folder / "requests.jsonl",
-            site.redis.emptied_at,
         )
         over = asyncio.Event()
         async with asyncio.TaskGroup() as group:
@@ -178,11 +187,13 @@ async def run_chaos(seed: int, options: Options) -> Account:
         left = await look(site.redis.port, [url for some in site.backends for url in some], within_s=QUIET_S)
         left.lasting = sorted({*left.lasting, *doing.lasting})
         crashes = [crash for child in site.children for crash in child.crashes]
+        attempts = read_attempts(site.attempts)
+        _excuse(crowd.results, attempts, site.redis)
         account = Account(
             seed,
             options.seconds,
             crowd.results,
-            read_attempts(site.attempts),
+            attempts,
             doing.done,
             len(faults),
             left,

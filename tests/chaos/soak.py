@@ -97,9 +97,8 @@ class Soaked:
 
 async def run_soak(minutes: float, options: Options) -> Soaked:
     async with run_site(options, "soak") as site:
-        crowd = Crowd(
-            0, options.clients, options.words, options.hang_s, site.gateways, site.urls, site.folder / "requests.jsonl"
-        )
+        requests = site.folder / "requests.jsonl"
+        crowd = Crowd(0, options.clients, options.words, options.hang_s, site.gateways, site.urls, site.redis, requests)
         crowd.keep = False
         curves: dict[str, Curve] = {}
         over = asyncio.Event()
