@@ -8,14 +8,14 @@ import json
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import httpx
 import redis.asyncio
 
 from tests.rig.engine import Engine
 from tests.rig.processes import Process, run_command
-from tests.rig.redis_server import RedisServer, run_redis
+from tests.rig.redis_server import run_redis
 from tests.rig.scripted import Scripted
 
 FIXED_PREFIXES = ("jobs:", "wait:", "turn:", "due:", "load:")
@@ -23,11 +23,24 @@ FIXED_NAMES = {"lease", "backends", "bell", "dead", "models"}
 """Keys that may be without a lifetime: their names are a fixed set, and they empty themselves."""
 
 
+class Servers(Protocol):
+    """What holds the store: one Redis, or several."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def ports(self) -> list[int]:
+        """Those that hold its keys now."""
+        ...
+
+
 @dataclass
 class Site:
     gateway: Process
     workers: list[Process]
-    redis: RedisServer
+    redis: Any
+    """``RedisServer``, unless the site was started on another ``Servers``."""
     engines: dict[str, Scripted]
 
     @property
@@ -36,15 +49,18 @@ class Site:
 
     async def leftovers(self, *, within_s: float = 10.0) -> list[str]:
         """What is left of jobs that have all ended: waits until nothing is, or tells what there still is."""
-        client = redis.asyncio.Redis(port=self.redis.port)
         loop = asyncio.get_running_loop()
         until = loop.time() + within_s
-        try:
-            # By the clock: redis-py on Python 3.11 may lose the cancellation that a timeout's end amounts to.
-            while (left := await _left(client)) and loop.time() < until:
-                await asyncio.sleep(0.05)
-        finally:
-            await client.aclose()
+        # By the clock: redis-py on Python 3.11 may lose the cancellation that a timeout's end amounts to.
+        while (left := await self._left()) and loop.time() < until:
+            await asyncio.sleep(0.05)
+        return left
+
+    async def _left(self) -> list[str]:
+        left = []
+        for port in self.redis.ports:
+            async with redis.asyncio.Redis(port=port) as client:
+                left += await _left(client)
         return left
 
     async def metrics(self) -> dict[str, float]:
@@ -91,10 +107,13 @@ async def run_site(
     settings: Mapping[str, str] | None = None,
     engines: Mapping[str, Scripted] | None = None,
     key: str = "",
+    store: Servers | None = None,
 ) -> AsyncIterator[Site]:
-    """Gateway and workers on a Redis of their own, ready to answer. ``key``: one that the settings ask for."""
+    """Gateway and workers, ready to answer; on a Redis of their own, or on a ``store`` that is running. ``key``: one
+    that the settings ask for.
+    """
     async with contextlib.AsyncExitStack() as stack:
-        server = stack.enter_context(run_redis())
+        server = store or stack.enter_context(run_redis())
         environment = {"REDIS_URL": server.url, "DOUBLEBUFFER_BACKENDS": json.dumps(list(backends))}
         environment |= dict(settings or {})
         running = [

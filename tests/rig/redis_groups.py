@@ -60,6 +60,10 @@ class SentinelGroup:
         return int(port)
 
     @property
+    def ports(self) -> list[int]:
+        return [self.port]
+
+    @property
     def master(self) -> RedisServer:
         return next(server for server in self.servers if server.port == self.port)
 
@@ -137,8 +141,10 @@ class Cluster:
         return "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
 
     @property
-    def port(self) -> int:
-        return self.nodes[0].port
+    def ports(self) -> list[int]:
+        """Of the nodes that have slots."""
+        alive = next(node for node in [*self.nodes, *self.replicas] if node.process is not None)
+        return sorted({port for _, _, (_, port, *_), *_ in _raw_slots(alive.port)})
 
     def owner(self, slot: int) -> RedisServer:
         """The master that has a slot, as the others know."""

@@ -57,6 +57,10 @@ class RedisServer:
     def url(self) -> str:
         return f"redis://127.0.0.1:{self.port}/0"
 
+    @property
+    def ports(self) -> list[int]:
+        return [self.port]
+
     def start(self, *, ready: bool = True) -> None:
         """Returns when it answers; ``ready=False``: when it listens, though it may still load its data. Raises
         ``RuntimeError`` after 10 s.
