@@ -49,6 +49,10 @@ def fingerprint(said: Said) -> str:
     return f"{len(both) - 1}:{zlib.crc32(both.encode())}"
 
 
+UNSEEN_TOKENS = 5
+"""Around thinking: two tags and the line breaks beside them. Better some too many than words beyond a client's bound."""
+
+
 class Heard:
     """Adds up the events of an answer."""
 
@@ -65,7 +69,7 @@ class Heard:
         self.finished = False
         """The engine told why it stopped."""
         self.pieces = 0
-        """Events with words or thinking that were added: about one a token."""
+        """Tokens that were added: about one an event, and what stands around thinking."""
 
     def add(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -75,8 +79,8 @@ class Heard:
                 if self.thinking and event.text and not event.text.isspace():
                     self.thinking = False
             elif isinstance(event, Reasoning) and event.index == 0:
+                self.pieces += 1 if self._thought else 1 + UNSEEN_TOKENS
                 self._thought.append(event.text)
-                self.pieces += 1
                 # Thinking behind words cannot be told as thinking, then words.
                 self.plain = self.plain and not any(self._text)
                 self.thinking = True
