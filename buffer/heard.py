@@ -50,7 +50,7 @@ def fingerprint(said: Said) -> str:
 
 
 UNSEEN_TOKENS = 5
-"""Around thinking: two tags and the line breaks beside them. Better some too many than words beyond a client's bound."""
+"""Around thinking: two tags and the line breaks beside them. Better some too many than words beyond a bound."""
 
 
 class Heard:
