@@ -24,6 +24,8 @@ class Folded:
     """Number of the last event under ``fence``, which is the last of ``events`` if there are any."""
     said: Said = field(default_factory=Said)
     """What a gateway or a worker noted as all of it at some point; events since then follow."""
+    spent: int = 0
+    """Tokens of ``said``."""
     before: list[Event] = field(default_factory=list)
     """Events of earlier attempts that later ones went on from."""
     events: list[Event] = field(default_factory=list)
@@ -44,6 +46,7 @@ class Folded:
     def heard(self) -> Heard:
         """All of it, added up."""
         heard = Heard(self.said)
+        heard.pieces = self.spent
         heard.add(self.before)
         heard.add(self.events)
         return heard
@@ -69,8 +72,8 @@ class Folded:
             leads_on = whole.thought.startswith(said.thought)
         return beyond(self.all_events(), said) if leads_on else None
 
-    def _restart(self, said: Said) -> None:
-        self.said, self.before, self.events = said, [], []
+    def _restart(self, said: Said, spent: int = 0) -> None:
+        self.said, self.spent, self.before, self.events = said, spent, [], []
         self.counts, self.dead = True, False
 
 
@@ -108,7 +111,7 @@ def _step(answer: Folded, fence: int, n: int, fields: Mapping[bytes, bytes]) -> 
             answer.counts = False
     elif kind in ("again", "snap"):
         answer.fence, answer.n, answer.waits = fence, n, True
-        answer._restart(decode_said(data.decode()))
+        answer._restart(decode_said(data.decode()), int(fields.get(b"s", b"0")))
     elif kind == "lost":
         answer.before += answer.events
         answer.events = []

@@ -148,6 +148,8 @@ class Follower(Answer):
             moved = (answer.fence, answer.n) > (self.fence, self.n) or not joined
             if rest:
                 self._deliver(rest)
+            if not joined:
+                self.heard.pieces = max(self.heard.pieces, answer.heard().pieces)
             if moved:
                 self._join(answer.fence, answer.n, waiting=answer.waits)
         if answer.end is not None and (rest is not None or answer.end.kind != "done"):
@@ -160,6 +162,7 @@ class Follower(Answer):
             rest = self._compared(answer)
         if rest:
             self._deliver(rest)
+            self.heard.pieces = max(self.heard.pieces, answer.heard().pieces)
 
     def _compared(self, answer: Folded) -> list[Event] | None:
         """Events of ``answer`` beyond what came. None: it does not lead on from that."""

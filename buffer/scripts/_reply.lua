@@ -1,6 +1,8 @@
 -- Neither makes a key: a reply or an inbox that is gone stays gone. By pcall, since a refusal must not stop a script that has begun to write.
-local function mark(j, n, kind, data)
-  redis.pcall('XADD', P .. 'reply:' .. j.id, 'NOMKSTREAM', int(j.fence) .. '-' .. int(n), 'k', kind, 'n', int(n), 'd', data)
+-- `spent`: the tokens that the text in `data` took.
+local function mark(j, n, kind, data, spent)
+  redis.pcall('XADD', P .. 'reply:' .. j.id, 'NOMKSTREAM', int(j.fence) .. '-' .. int(n), 'k', kind, 'n', int(n), 'd', data,
+    's', spent or '0')
 end
 local function frame(j, n, kind, data)
   redis.pcall('XADD', P .. 'inbox:' .. j.inbox, 'NOMKSTREAM', '*', 'id', j.id, 'f', int(j.fence), 'n', int(n), 'k', kind, 'd', data)

@@ -37,7 +37,7 @@ if leave > 0 then
   call('PEXPIRE', P .. 'left:' .. j.model, math.ceil(leave / 1000) + 60000)
 end
 call('HSET', j.key, 'n', int(n), 'fails', int(fails), 'prefix', prefix, 'base', ARGV[7], 'spent', ARGV[8])
-mark(j, n, 'again', prefix)
+mark(j, n, 'again', prefix, ARGV[8])
 frame(j, n, 'again', prefix)
 enter(j)
 return 'waiting'

@@ -13,7 +13,7 @@ j.inbox = ARGV[7]
 call('HSET', j.key, 'prefix', ARGV[4], 'base', ARGV[5], 'spent', ARGV[6], 'inbox', j.inbox)
 call('EXPIRE', j.key, JOB_S)
 call('EXPIRE', P .. 'reply:' .. j.id, JOB_S)
-mark(j, 0, 'snap', ARGV[4])
+mark(j, 0, 'snap', ARGV[4], ARGV[6])
 enter(j)
 if freed > 0 then
   call('XADD', P .. 'bell', 'MAXLEN', 16, '*', 'k', 'requeue')

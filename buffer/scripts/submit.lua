@@ -98,7 +98,7 @@ call('DEL', reply)
 call('XADD', reply, '0-1', 'k', 'queued', 'n', '0', 'd', ARGV[28])
 if floor > 0 then
   call('HSET', key, 'floor', int(floor))
-  call('XADD', reply, int(j.fence) .. '-0', 'k', 'snap', 'n', '0', 'd', ARGV[22])
+  call('XADD', reply, int(j.fence) .. '-0', 'k', 'snap', 'n', '0', 'd', ARGV[22], 's', ARGV[24])
 end
 call('EXPIRE', reply, JOB_S)
 if lease == 0 then

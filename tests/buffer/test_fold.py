@@ -141,6 +141,12 @@ def test_thoughts_are_part_of_what_was_said() -> None:
     assert answer.beyond(Said("a")) is None
 
 
+def test_marks_tell_how_many_tokens_their_text_took() -> None:
+    at, fields = mark("5-3", "again", told("a b c "))
+    answer = fold([(at, {**fields, b"s": b"3"}), mark("6-0", "start", base("a b c ")), ev(6, 1, "d ", "e ")])
+    assert answer.heard().pieces == 5
+
+
 def test_the_rest_beyond_what_is_known() -> None:
     events: list[Event] = [Origin("o"), Content("abc"), Usage(1, 2), Content("de"), Logprobs("[]"), Content("f")]
     assert beyond(events, Said()) == events[1:]
