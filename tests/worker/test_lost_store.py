@@ -154,6 +154,35 @@ async def test_killed_in_the_middle_of_answers(options: tuple[str, ...]) -> None
         await quiet(door.lanes)
 
 
+@pytest.mark.parametrize("when", ["before it came", "while it waited", "in the middle"])
+async def test_back_in_an_earlier_state(when: str) -> None:
+    """As after a fail-over to a replica that lagged."""
+    async with (
+        own_redis() as (server, store),
+        Scripted("openai", script=talk) as engine,
+        house(store, engine) as (door, crew),
+    ):
+        pool = chats(crew)
+        if when == "before it came":
+            await store.redis.save()
+        elif when == "while it waited":
+            pool.connected.clear()
+        ask = await door.ask()
+        if when == "while it waited":
+            await store.redis.save()
+            pool.renew_now.set()
+        await ask.begin()
+        if when == "in the middle":
+            await store.redis.save()
+        written = pool.replies.written(ask.id)
+        await until(lambda: pool.replies.written(ask.id) > written + 20)
+        await asyncio.to_thread(server.stop)
+        await asyncio.to_thread(server.start)
+        await told_whole(ask)
+        assert len(engine.requests) == 1
+        await quiet(door.lanes)
+
+
 async def test_frozen_in_the_middle_of_answers() -> None:
     async with (
         own_redis() as (server, store),
