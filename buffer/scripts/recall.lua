@@ -15,6 +15,12 @@ for _, id in ipairs(call('HKEYS', P .. 'load:' .. backend)) do
       finish(j, 1, j.cancel, call('HGET', j.key, 'cancel_end') or '')
     else
       out(j)
+      local v = call('HMGET', j.key, 'prefix', 'spent')
+      if v[1] ~= '@reply' then
+        call('HSET', j.key, 'n', '1')
+        mark(j, 1, 'again', v[1] or '', v[2])
+        frame(j, 1, 'again', v[1] or '')
+      end
       enter(j)
     end
     count = count + 1

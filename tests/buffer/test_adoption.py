@@ -6,12 +6,27 @@ from typing import Any
 
 import pytest
 
+from buffer.fold import fold
 from buffer.heard import Said, encode_said, fingerprint
 from buffer.job import End
 from buffer.lanes import Lanes
 from buffer.past import Past
 from buffer.records import GivenBack, Granted, Held, Renewed
-from tests.buffer.jobs import INBOX, LEASE_S, at_home, chunk, clocked, ids, is_quiet, job, kinds, pull, record, running
+from tests.buffer.jobs import (
+    INBOX,
+    LEASE_S,
+    at_home,
+    chunk,
+    clocked,
+    frames,
+    ids,
+    is_quiet,
+    job,
+    kinds,
+    pull,
+    record,
+    running,
+)
 from tests.buffer.test_ownership import snapshot
 
 SAID = Said("one")
@@ -195,6 +210,8 @@ async def test_jobs_that_a_worker_does_not_know_of_go_back_to_their_places(lanes
     await lanes.cancel("b")
     assert await lanes.recall("w", "b", [(known.id, known.fence)]) == 2
     assert (await lanes.place("a")).state == "waiting"
+    assert (await kinds(lanes, "a"))[-1] == (f"{a.fence}-1", "again")
+    assert {"again", "cancelled"} <= {frame["k"] for frame in await frames(lanes)}
     assert (await kinds(lanes, "b"))[-1] == (f"{b.fence}-1", "cancelled")
     assert await lanes.recall("w", "b", [(known.id, known.fence)]) == 0
     for id in ("known", "begun", "elsewhere", "others"):
@@ -217,6 +234,7 @@ async def test_what_it_is_to_go_on_from_is_kept(lanes: Lanes) -> None:
     await lanes.release("a", granted.fence, 1, GivenBack("segment", SAID, spent=5))
     await pull(lanes)
     assert await lanes.recall("w", "b", []) == 1
+    assert fold(await lanes.reply("a")).whole() == SAID
     (again,) = (await pull(lanes)).jobs
     assert (again.prefix, again.base, again.spent) == (encode_said(SAID), fingerprint(SAID), 5)
 
