@@ -20,6 +20,12 @@ TOO_SLOW = Failure("The client did not read its answer.", status=500, code="slow
 TOO_LARGE = Failure(
     "The answer is too large to be sent in one piece; ask for it as a stream.", status=500, code="answer_too_large"
 )
+GOES_ON = Failure(
+    "The gateway is being stopped; the request goes on, and its answer can be read by its id.",
+    status=503,
+    code="stopping",
+    retry_after_s=1,
+)
 STOPPING = Failure(
     "The gateway is being stopped; please send the request again.", status=503, code="stopping", retry_after_s=1
 )

@@ -13,7 +13,7 @@ from dataclasses import replace
 from buffer.access import StoreUnavailable
 from buffer.desk import Want
 from buffer.errands import Errands
-from buffer.failures import LOST, STOPPING
+from buffer.failures import GOES_ON, LOST, STOPPING
 from buffer.follower import Follower
 from buffer.incoming import Incoming
 from buffer.job import Chat
@@ -128,12 +128,15 @@ class Inbox:
                 reader.cancel()
 
     async def close(self) -> None:
-        """Ends every answer that is still followed, has their jobs cancelled, and returns when that is done; at the
-        latest after ``CLOSE_S``.
+        """Ends every answer that is still followed, has their jobs cancelled but for the detached ones, and returns
+        when that is done; at the latest after ``CLOSE_S``.
         """
         # Those that wait first, lest one of them takes the place of one that runs.
         for follower in sorted(self._followers.values(), key=lambda one: one.started is not None):
-            if not follower.det:
+            if follower.det:
+                self._incoming.ignore(follower.id)
+                follower.fail(GOES_ON)
+            else:
                 follower.fail(STOPPING, "cancel")
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S):

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from buffer.access import Command, StoreUnavailable
-from buffer.failures import LOST, STOPPING, TOO_LARGE
+from buffer.failures import GOES_ON, LOST, TOO_LARGE
 from buffer.frames import weight
 from buffer.job import End, Event, Failure
 from buffer.lanes import Lanes
@@ -189,7 +189,7 @@ class Listening:
     def stop(self) -> None:
         """Ends what everybody reads here; their jobs go on."""
         for listener in self._open:
-            listener.fail(STOPPING)
+            listener.fail(GOES_ON)
 
     async def run(self) -> None:
         """Reads, until cancelled; through any outage of the store."""

@@ -3,15 +3,56 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from buffer.follower import Follower
 from buffer.job import Chat, End, Usage
 from gateway.delivery import Source
 
-Stays = Callable[[], Awaitable[bool]]
-"""Of jobs that may outlive their client: asked once it has left, tells whether they do."""
+
+class Outlives(Protocol):
+    """What is to be known of jobs that may outlive their client."""
+
+    async def stays(self) -> bool:
+        """Asked once it has left: whether they go on."""
+
+    async def ended(self, end: End) -> None:
+        """They have ended, with or without their client."""
+
+
+class Detached:
+    """Their client has said that they do."""
+
+    async def stays(self) -> bool:
+        return True
+
+    async def ended(self, end: End) -> None:
+        pass
+
+
+class Outliving:
+    """The jobs whose clients have left, each in a task. ``run`` has to run beside."""
+
+    def __init__(self) -> None:
+        self._group: asyncio.TaskGroup | None = None
+
+    def go_on(self, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+        """Does ``work`` beside everything else. False: the application has ended."""
+        if self._group is None:
+            return False
+        self._group.create_task(work())
+        return True
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                await asyncio.get_running_loop().create_future()
+        finally:
+            self._group = None
 
 
 def _nothing() -> None:
@@ -38,11 +79,6 @@ class Answering:
     """Called once, when the first events are here."""
     timers: Callable[[asyncio.TaskGroup], Sequence[asyncio.TimerHandle]] = _no_timers
     """Sets what is to happen while the client waits, in tasks of this group."""
-
-
-async def stays() -> bool:
-    """Of a client that has said so: its job goes on."""
-    return True
 
 
 async def outlived(followers: Sequence[Follower], on_first: Callable[[], None]) -> tuple[End, list[Usage | None]]:

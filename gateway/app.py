@@ -94,7 +94,7 @@ def create_app(
                     await _create_inbox(pool)
                 running = [group.create_task(pool.inbox.run()) for pool in all_pools]
                 running += [group.create_task(_reap(pool, telemetry, settings.lease_seconds)) for pool in all_pools]
-                running.append(group.create_task(listening.run()))
+                running += [group.create_task(listening.run()), group.create_task(relay.outliving.run())]
                 running.append(group.create_task(services.embeddings.tidy()))
                 running.append(group.create_task(services.management.run()))
                 yield

@@ -21,11 +21,11 @@ from gateway.catalog import STORE_AWAY, Catalog
 from gateway.client import until_left
 from gateway.dialects.embeddings import Asked, Figures
 from gateway.dialects.errors import failure_of, headers
+from gateway.ending import expire, outcome_of
 from gateway.intake import owner_of, user_of
 from gateway.models import Model
 from gateway.pools import Pool
 from gateway.refusal import ClientLeft, Refusal
-from gateway.relay import expire, outcome_of
 from policy.admission import over_share
 from policy.estimate import Rate, estimate_tokens, retry_after_s
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
+from buffer.failures import STOPPING
 from buffer.job import End, Failure
 from buffer.keys import CLAIMED_S, DONE_JOB_S, claimed
 from buffer.listening import Listener, Listening
@@ -83,7 +84,7 @@ class Joining:
         self._listening = listening
         self._relay = relay
 
-    async def run(self, claim: Claim, orders: Sequence[Order], client: Client) -> tuple[Outcome, bool]:
+    async def run(self, claim: Claim, orders: Sequence[Order], client: Client) -> tuple[Outcome | None, bool]:
         """As ``Relay.run``: with the jobs of ``orders``, or with those of the first request that came with this key."""
         try:
             joined = await self._claim(claim, orders[0])
@@ -91,18 +92,12 @@ class Joining:
             raise Refusal(STORE_AWAY, "refused") from None
         if joined is not None:
             return await self._join(claim, joined, client)
-        id, (order, *more) = orders[0].job.id, orders
-
-        async def stays() -> bool:
-            return not await self._leave(claim, id, "left")
-
+        order, *more = orders
         try:
-            outcome, breaks = await self._relay.run(order, client, more=more, stays=stays)
+            return await self._relay.run(order, client, more=more, outlives=_First(self, claim, order.job.id))
         except Refusal:
-            await self._leave(claim, id, "failed")
+            await self.leave(claim, order.job.id, "failed")
             raise
-        await self._leave(claim, id, "answered" if outcome in ("ok", "client_error") else "failed")
-        return outcome, breaks
 
     async def _claim(self, claim: Claim, order: Order) -> _Joined | None:
         """None: the key is this request's now."""
@@ -153,20 +148,20 @@ class Joining:
             answer = Answering(standing.id, standing.lane, told.chat, listeners, time.perf_counter(), det=claim.det)
             ended = await self._relay.join(answer, client)
         except Refusal:
-            await self._leave(claim, standing.id, "left")
+            await self.leave(claim, standing.id, "left")
             raise
         finally:
             for listener in listeners:
                 listener.close()
         if ended is not None:
             return ended
-        if await self._leave(claim, standing.id, "left"):
+        if await self.leave(claim, standing.id, "left"):
             with suppress(StoreUnavailable):  # then it runs to its end
                 for id in joined.ids:
                     await joined.pool.lanes.cancel(id)
         return "cancelled", False
 
-    async def _leave(self, claim: Claim, id: str, why: Literal["left", "answered", "failed"]) -> bool:
+    async def leave(self, claim: Claim, id: str, why: Literal["left", "answered", "failed"]) -> bool:
         """Whether nobody waits for the job any more."""
         try:
             last = await self._store.script(
@@ -179,17 +174,34 @@ class Joining:
         return bool(last)
 
 
+@dataclass(frozen=True, slots=True)
+class _First:
+    """The request that came first with a key."""
+
+    joining: Joining
+    claim: Claim
+    id: str
+
+    async def stays(self) -> bool:
+        return not await self.joining.leave(self.claim, self.id, "left")
+
+    async def ended(self, end: End) -> None:
+        if end.failure is None or end.failure.code != STOPPING.code:
+            await self.joining.leave(self.claim, self.id, "answered" if _answers(end) else "failed")
+
+
 def _is_no_answer(standing: Standing) -> bool:
     """It was cancelled, or failed through no fault of the request: the next one begins anew."""
     end = standing.end
     if end is None:
         return standing.cancelling
-    return end.kind != "done" and not _own_fault(end)
+    return not _answers(end)
 
 
-def _own_fault(end: End) -> bool:
+def _answers(end: End) -> bool:
+    """It is an answer, or a refusal that will be the same each time."""
     status = end.failure.status if end.kind == "failed" and end.failure is not None else 500
-    return 400 <= status < 500 and status != 429
+    return end.kind == "done" or (400 <= status < 500 and status != 429)
 
 
 def _digest(*parts: bytes) -> str:

@@ -5,24 +5,24 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
 import msgspec
 
 from buffer.follower import Follower
-from buffer.job import End, Failure, Usage
+from buffer.job import End, Usage
 from buffer.settings import Settings
 from buffer.store import StoreUnavailable
-from buffer.telemetry import Outcome, Telemetry
-from gateway.answering import Answering, Stays, outlived
+from buffer.telemetry import Api, Outcome, Telemetry
+from gateway.answering import Answering, Outlives, Outliving, outlived
 from gateway.catalog import STORE_AWAY, Catalog
 from gateway.client import Client, until_left, while_there
 from gateway.delivery import Delivery, Timing
+from gateway.ending import expire, outcome_of
 from gateway.intake import Intake, Order
 from gateway.merged import Merged
-from gateway.pools import Pool
 from gateway.refusal import ClientLeft, Refusal
 from gateway.titles import Titles
 
@@ -43,22 +43,26 @@ class Relay:
         self._queue_timeout_s = settings.queue_timeout_seconds
         self._timing = timing
         self._detached_timing = replace(timing, first_byte_s=min(timing.first_byte_s, DETACHED_FIRST_BYTE_S))
+        self.outliving = Outliving()
+        """Has to run beside."""
         self._titles = Titles(timing.title_least_s, timing.title_most_s)
 
     async def run(
-        self, order: Order, client: Client, *, more: Sequence[Order] = (), stays: Stays | None = None
-    ) -> tuple[Outcome, bool]:
+        self, order: Order, client: Client, *, more: Sequence[Order] = (), outlives: Outlives | None = None
+    ) -> tuple[Outcome | None, bool]:
         """Sends the answer to ``order``. Gives how it ended, and whether the connection has to be broken off now.
 
-        ``more``: what else the same request asks; the answers are sent as one. ``stays``: see ``Stays``; None: no job
-        is left behind, however it ends, wherever it is cancelled. Raises ``Refusal`` before anything was sent.
+        ``more``: what else the same request asks; the answers are sent as one. ``outlives``: None: no job is left
+        behind, however it ends, wherever it is cancelled. Else the outcome may be None: the client has left, the jobs
+        have not ended, and will be counted when they do. Raises ``Refusal`` before anything was sent.
         """
-        if order.title and stays is None and not await while_there(client.receive, self._titles.wait(order.job.user)):
+        waits = order.title and outlives is None
+        if waits and not await while_there(client.receive, self._titles.wait(order.job.user)):
             return "cancelled", False
         if order.job.lane == "background":
-            return await self._follow([order, *more], client, stays)
+            return await self._follow([order, *more], client, outlives)
         with self._titles.chat(order.job.user):
-            return await self._follow([order, *more], client, stays)
+            return await self._follow([order, *more], client, outlives)
 
     async def join(self, answer: Answering, client: Client) -> tuple[Outcome, bool] | None:
         """Sends the answer of jobs that another request made. None: the client left, and nothing was done about them.
@@ -67,7 +71,9 @@ class Relay:
         end, breaks, _ = await self._deliver(answer, client)
         return None if end is None else (outcome_of(end), breaks)
 
-    async def _follow(self, orders: Sequence[Order], client: Client, stays: Stays | None) -> tuple[Outcome, bool]:
+    async def _follow(
+        self, orders: Sequence[Order], client: Client, outlives: Outlives | None
+    ) -> tuple[Outcome | None, bool]:
         submitted_at = time.perf_counter()
         followers = await self._submit_all(orders)
         job = orders[0].job
@@ -81,25 +87,54 @@ class Relay:
             on_first=lambda: self._started(orders),
             timers=lambda group: list(map(partial(self._expire_later, group), orders, followers)),
         )
+        left_behind = False
         try:
             end, breaks, usages = await self._deliver(answer, client)
-            if end is None and stays is not None and await stays():
-                end, usages = await outlived(followers, answer.on_first)
-            if end is None:
+            if end is None and outlives is not None and await outlives.stays():
+                api = client.form.api
+                work = partial(self._outlive, orders, followers, outlives, api, submitted_at)
+                left_behind = self.outliving.go_on(work)
+            elif end is None:
                 for follower in followers:
                     _take_back(follower)
         finally:
-            for order, follower in zip(orders, followers, strict=True):
-                follower.close()
-                if follower.started_at is not None:
-                    waited_s = max(0.0, follower.started_at - submitted_at)
-                    self._telemetry.queue_wait[order.job.lane].observe(waited_s)
+            if not left_behind:
+                self._close(orders, followers, submitted_at)
         if end is None:
-            return "cancelled", False
+            return None if left_behind else "cancelled", False
+        self._ended(orders, usages)
+        if outlives is not None:
+            await outlives.ended(end)
+        return outcome_of(end), breaks
+
+    async def _outlive(
+        self,
+        orders: Sequence[Order],
+        followers: Sequence[Follower],
+        outlives: Outlives,
+        api: Api,
+        submitted_at: float,
+    ) -> None:
+        """Looks after jobs whose client has left, to their end."""
+        try:
+            end, usages = await outlived(followers, lambda: self._started(orders))
+        finally:
+            self._close(orders, followers, submitted_at)
+        self._ended(orders, usages)
+        self._telemetry.request_ended(api, orders[0].job.lane, outcome_of(end))
+        await outlives.ended(end)
+
+    def _close(self, orders: Sequence[Order], followers: Sequence[Follower], submitted_at: float) -> None:
+        for order, follower in zip(orders, followers, strict=True):
+            follower.close()
+            if follower.started_at is not None:
+                waited_s = max(0.0, follower.started_at - submitted_at)
+                self._telemetry.queue_wait[order.job.lane].observe(waited_s)
+
+    def _ended(self, orders: Sequence[Order], usages: Sequence[Usage | None]) -> None:
         for order, usage in zip(orders, usages, strict=True):
             self._intake.ended(order, usage)
             self._count_tokens(usage)
-        return outcome_of(end), breaks
 
     async def _deliver(self, answer: Answering, client: Client) -> tuple[End | None, bool, Sequence[Usage | None]]:
         """The end (None: the client left before it), whether the connection has to be broken off, and what each job
@@ -194,23 +229,6 @@ class Relay:
             self._telemetry.tokens["cached"].inc(usage.cached)
 
 
-async def expire(pool: Pool, id: str, waited_s: float) -> None:
-    """Ends a job that has not started in time; its client is told as of any other end."""
-    failure = Failure(f"The request waited {waited_s:g} s without its turn coming.", 503, "queue_timeout")
-    with suppress(StoreUnavailable):  # the inbox sees to the jobs of a store that is away
-        await pool.lanes.cancel(id, "expired", End("expired", failure))
-
-
 def _take_back(follower: Follower) -> None:
     follower.det = False
     follower.close()
-
-
-def outcome_of(end: End) -> Outcome:
-    """How metrics count an end."""
-    if end.kind == "done":
-        return "ok"
-    if end.kind != "failed":
-        return end.kind
-    client_error = end.failure is not None and 400 <= end.failure.status < 500 and end.failure.status != 429
-    return "client_error" if client_error else "backend_error"

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Response
 
 from buffer.job import Chat, Failure
 from buffer.telemetry import Api, Outcome
-from gateway.answering import stays
+from gateway.answering import Detached
 from gateway.body import read_body
 from gateway.call import JSON, AsgiApp, Call, Receive, Scope, Send, answer, call_of
 from gateway.client import Client
@@ -30,6 +30,7 @@ from gateway.wish import wished
 T = TypeVar("T")
 
 STOPPING = Failure("The gateway is stopping.", 503, "stopping", retry_after_s=5)
+DETACHED = Detached()
 LARGE_BYTES = 256 * 1024
 """Bodies above this are worked on beside the loop: every answer waits while it is held up."""
 
@@ -46,7 +47,7 @@ class ChatRoute:
         arrived_at = time.perf_counter()
         call = call_of(scope)
         failure: Failure | None = None
-        outcome: Outcome = "client_error"
+        outcome: Outcome | None = "client_error"
         breaks = False
         lane = "none"
         try:
@@ -80,7 +81,8 @@ class ChatRoute:
             outcome = "cancelled"
         if failure is not None:
             await answer(send, failure.status, JSON, self._form.error(failure), headers(failure))
-        self._telemetry.request_ended(self._form.api, lane, outcome)
+        if outcome is not None:
+            self._telemetry.request_ended(self._form.api, lane, outcome)
         if lane in self._telemetry.request_time:
             self._telemetry.request_time[lane].observe(time.perf_counter() - arrived_at)
         if breaks:
@@ -95,11 +97,11 @@ class ChatRoute:
 
     async def _answer(
         self, claim: Claim | None, orders: Sequence[Order], client: Client, *, det: bool
-    ) -> tuple[Outcome, bool]:
+    ) -> tuple[Outcome | None, bool]:
         if claim is not None:
             return await self._services.joining.run(claim, orders, client)
         order, *more = orders
-        return await self._services.relay.run(order, client, more=more, stays=stays if det else None)
+        return await self._services.relay.run(order, client, more=more, outlives=DETACHED if det else None)
 
     async def _model(self, chats: Sequence[Chat]) -> Model:
         chat = chats[0]
