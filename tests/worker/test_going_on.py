@@ -8,11 +8,28 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+from buffer.fold import fold
 from buffer.job import Chat, End, Finish, Format, Message, Reasoning, Usage, encode_chat
 from buffer.store import Store
-from tests.rig.script import CUT, DONE, FIN, HOLD, RST, Piece, Status, Wait, chunk, finish, reasoning, role, tool, usage
+from tests.rig.script import (
+    CUT,
+    DONE,
+    FIN,
+    HOLD,
+    RST,
+    Piece,
+    Status,
+    Wait,
+    chunk,
+    finish,
+    line,
+    reasoning,
+    role,
+    tool,
+    usage,
+)  # fmt: skip
 from tests.rig.scripted import Scripted
-from tests.worker.rig import Crew, Gate, now, quiet, settings, spec, working
+from tests.worker.rig import Crew, Gate, gate, now, quiet, settings, spec, worker, working
 
 WHOLE = End("done")
 PROMPT = "marker:hi words:4"
@@ -204,3 +221,53 @@ async def test_a_worker_that_stops_hands_over_what_it_has_begun(store: Store, do
         assert end.failure is not None
         assert end.failure.code == "worker_stopped"
     await quiet(door.lanes)
+
+
+OLLAMA: dict[str, list[Piece]] = {
+    "a reset": [RST],
+    "an error": [{"error": "llama runner process has terminated"}],
+    "an end without a reason": [{"message": {"role": "assistant", "content": ""}, "done": True}],
+    "silence": [HOLD],
+}
+
+
+@pytest.mark.parametrize("trouble", OLLAMA)
+async def test_ollama_too(store: Store, door: Gate, trouble: str) -> None:
+    async with (
+        Scripted("ollama") as engine,
+        working(store, spec(engine), config=settings(stall_timeout_seconds=0.3)),
+    ):
+        engine.once = [[line(thinking="hm"), "hi", " 1", *OLLAMA[trouble]]]
+        body = encode_chat(Chat("m-oll", [Message("user", PROMPT)], stream=True, think="on"))
+        ask = await door.ask(body=body, model="m-oll")
+        assert await ask.end() == WHOLE
+        assert ask.text == ANSWER
+        assert [event.text for event in ask.events if isinstance(event, Reasoning)] == ["hm"]
+        sent = engine.requests[1].json()
+        assert sent["messages"][-1] == {"role": "assistant", "content": "hi 1", "thinking": "hm"}
+
+
+async def test_a_job_without_a_gateway_goes_on_from_its_reply_key(store: Store) -> None:
+    """A detached one whose worker and gateway have died."""
+    async with Scripted("openai", kind="vllm") as engine:
+        engine.once = [[role(), "hi", " 1", HOLD]]
+        config = settings(lease_seconds=0.5)
+        first = Crew([worker(store, [spec(engine)], config)])
+        async with gate(store) as door:
+            await first.up()
+            ask = await door.ask(PROMPT, det=True)
+            await ask.begin()
+            while "hi 1" not in fold(await door.lanes.reply(ask.id)).whole().text:
+                await asyncio.sleep(0.02)
+        await first.kill()
+        lanes = door.lanes
+        async with asyncio.timeout(10):
+            while (await lanes.place(ask.id)).state != "waiting":
+                await lanes.reap(0.5, 0.2)
+                await asyncio.sleep(0.05)
+        async with working(store, spec(engine), config=config), asyncio.timeout(10):
+            while (answer := fold(await lanes.reply(ask.id))).end is None:
+                await asyncio.sleep(0.05)
+        assert answer.end == WHOLE
+        assert answer.whole().text == ANSWER
+        assert engine.requests[1].json()["messages"][-1]["content"] == "hi 1"
