@@ -73,6 +73,11 @@ class SentinelGroup:
         until(lambda: ask(self.sentinels[0], "SENTINEL", "FAILOVER", SERVICE))
         until(lambda: self.port != before)
 
+    def until_replicated(self) -> None:
+        """Waits until there is a replica that could take over."""
+        until(lambda: b"state=online" in _info(self.port, "replication"))
+        until(lambda: all(_knows_all(port) for port in self.sentinels))
+
     def kill_master(self) -> None:
         """Kill -9; returns at once."""
         self.master.stop()
