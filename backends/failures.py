@@ -12,6 +12,7 @@ from backends.base import BackendError
 MESSAGE_LIMIT = 500
 """Characters."""
 CLIENT_STATUSES = frozenset({400, 404, 405, 406, 409, 410, 411, 413, 414, 415, 416, 422, 431})
+OUR_KEY = frozenset({401, 403})
 BUSY_STATUSES = frozenset({429, 503})
 UNABLE_STATUS = 501
 
@@ -38,11 +39,8 @@ class ContextTooLongError(BackendError):
 def from_status(name: str, status: int, body: bytes) -> BackendError:
     """The error of an answer with an HTTP status of 300 or more. ``name``: the back end's."""
     complaint = _Complaint.of(body)
-    if status in (401, 403):
-        # A client's own key is never passed on, so it is ours; and it will not be better the next time.
-        return BackendError(
-            f"Back end '{name}' does not accept Doublebuffer's key.", kind="client", code="upstream_auth"
-        )
+    if status in OUR_KEY:
+        return _our_key(name)
     if status in BUSY_STATUSES:
         message = complaint.message or "It is busy."
         return BackendError(f"Back end '{name}' takes no request now: {message}", kind="refused", status=503)
@@ -58,12 +56,19 @@ def from_status(name: str, status: int, body: bytes) -> BackendError:
 def from_payload(name: str, payload: Any) -> BackendError:
     """The error of an ``error`` field inside an answer that had begun well (``payload``: its value)."""
     complaint = _Complaint(payload)
+    if complaint.status in OUR_KEY:
+        return _our_key(name)
     if complaint.status in CLIENT_STATUSES:
         return complaint.client(name, complaint.status)
     if complaint.status in (500, UNABLE_STATUS) and complaint.is_inability():
         return complaint.client(name, 400)
     message = complaint.message or "It gave no reason."
     return BackendError(f"Back end '{name}' broke off with an error: {message}", kind="failed")
+
+
+def _our_key(name: str) -> BackendError:
+    """A client's own key is never passed on, so it is ours; and it will not be better the next time."""
+    return BackendError(f"Back end '{name}' does not accept Doublebuffer's key.", kind="client", code="upstream_auth")
 
 
 def early_end(name: str, why: str) -> BackendError:

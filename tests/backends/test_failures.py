@@ -126,5 +126,9 @@ def test_long_messages_are_cut() -> None:
 def test_error_within_an_answer() -> None:
     assert from_payload("b", "boom").kind == "failed"
     assert from_payload("b", {"message": "boom", "code": 422}).kind == "client"
+    for code in (401, 403):
+        ours = from_payload("b", {"message": "Invalid key sk-secret", "code": code})
+        assert (ours.kind, ours.status, ours.code) == ("client", 502, "upstream_auth")
+        assert "secret" not in ours.message
     late = broken(from_payload("b", "boom"))
     assert (late.kind, late.message) == ("broken", "Back end 'b' broke off with an error: boom")
