@@ -21,9 +21,7 @@ for i = 4, #ARGV, 3 do
     -- Noted with both fences: the answer may get lost, and then it is asked for again.
     call('HDEL', j.key, 'adopt')
     call('HSET', j.key, 'adopted', ARGV[i + 1] .. ':' .. int(j.fence))
-    if j.backend ~= '' and j.backend ~= backend then
-      call('HDEL', P .. 'load:' .. j.backend, j.id)
-    end
+    call('HDEL', P .. 'load:' .. j.backend, j.id)
     result = {'adopt', j.inbox, int(j.fence), tonumber(call('HGET', j.key, 'have') or '0')}
   else
     result = {'lost', ''}
