@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, cast
 
 import aiohttp
@@ -30,6 +31,8 @@ TAIL_S = 0.05
 """How long the end of a complete answer's body is waited for, so that the connection can be used again."""
 
 
+LEAST_KEY = 4
+"""Letters below which a key is a word like any other."""
 MOST_STALE = 8
 """Kept connections that may turn out to be closed, one after the other, before one request fails."""
 _REUSED: ContextVar[bool] = ContextVar("reused", default=False)
@@ -48,6 +51,7 @@ class Client:
         self.connect_timeout_s = connect_timeout_s
         self._url = _base(spec)
         self._headers = {"Content-Type": "application/json", "User-Agent": "doublebuffer"}
+        self._key = spec.api_key
         if spec.api_key:
             self._headers["Authorization"] = f"Bearer {spec.api_key}"
         # CPU per request / per network read of a stream, measured on one core: httpx's own transport 1,085 / 45 µs, its
@@ -56,6 +60,8 @@ class Client:
             transport=Transport(self._session),
             timeout=httpx.Timeout(None, connect=connect_timeout_s),
             trust_env=False,
+            # What one client's answer had set would come back with the next one's request.
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         )
 
     def _session(self) -> aiohttp.ClientSession:
@@ -145,7 +151,15 @@ class Client:
                         break
         except (TimeoutError, httpx.HTTPError, aiohttp.ClientError, OSError):
             log.debug("back end %s: the body of an error was cut short", self.name)
-        return from_status(self.name, response.status_code, bytes(body))
+        return self.hushed(from_status(self.name, response.status_code, bytes(body)))
+
+    def hushed(self, error: BackendError) -> BackendError:
+        """The error, without the key that this back end is sent: some repeat it when they complain of it."""
+        if len(self._key) >= LEAST_KEY:
+            for name in ("message", "code", "param"):
+                setattr(error, name, getattr(error, name).replace(self._key, "…"))
+            error.args = (error.message,)
+        return error
 
     def pieces(self, response: httpx.Response) -> AsyncGenerator[bytes, None]:
         """The body as the network gives it."""
@@ -192,7 +206,7 @@ class Client:
         if response.status_code == 200:
             return response
         if response.status_code in (401, 403, 429, 500, 502, 503, 504):
-            raise from_status(self.name, response.status_code, response.content[:ERROR_BODY_LIMIT])
+            raise self.hushed(from_status(self.name, response.status_code, response.content[:ERROR_BODY_LIMIT]))
         return None
 
     def trouble(self, error: Exception) -> BackendError:

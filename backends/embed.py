@@ -38,6 +38,9 @@ _KNOWN: dict[Kind, frozenset[str]] = {
         ("truncate_prompt_tokens", "truncation_side", "add_special_tokens", "cache_salt", "normalize", "use_activation")
     ),
     "llamacpp": frozenset(("embd_normalize",)),
+    "openai": frozenset(
+        ("input_type", "task", "late_chunking", "prompt_name", "instruction", "normalize", "truncate_prompt_tokens")
+    ),
 }
 _TOO_LARGE = re.compile(r"input \((\d+) tokens\) is too large to process.*batch size: (\d+)")
 """llama.cpp's complaint about an input of more tokens than it reads at once; it comes with status 500."""
@@ -138,8 +141,8 @@ class Embedder:
 
 def openai_request(embed: Embed, model: str, kind: Kind) -> dict[str, Any]:
     """The body for an OpenAI-like engine."""
-    known = _KNOWN.get(kind)
-    body: dict[str, Any] = {name: value for name, value in embed.extra.items() if known is None or name in known}
+    known = _KNOWN.get(kind, frozenset())
+    body: dict[str, Any] = {name: value for name, value in embed.extra.items() if name in known}
     body |= {"model": model, "input": embed.inputs, "encoding_format": "base64" if kind in _BASE64 else "float"}
     if embed.dimensions is not None and kind != "llamacpp":
         body["dimensions"] = embed.dimensions

@@ -94,7 +94,7 @@ async def exchange(
             if events := reader.whole(bytes(whole)):
                 yield events
             if reader.failure is not None:
-                raise reader.failure
+                raise client.hushed(reader.failure)
             return
         while not reader.over:
             seen = reader.seen
@@ -108,7 +108,7 @@ async def exchange(
             if events:
                 yield events
             if reader.failure is not None:
-                raise reader.failure
+                raise client.hushed(reader.failure)
             if data is None or reader.cut:
                 return
             if reader.complete:

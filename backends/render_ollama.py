@@ -15,9 +15,8 @@ from buffer.job import AudioPart, Chat, ImagePart, Message
 
 log = logging.getLogger("doublebuffer.backends")
 
-_LOADING = frozenset({"num_ctx", "num_batch", "num_gpu", "main_gpu", "use_mmap", "num_thread", "draft_num_predict"})
-"""Options that make Ollama load the model anew when they change."""
-_OURS = frozenset({"mode", "stop", "num_predict"})
+_SAFE = frozenset({"num_keep", "mirostat", "mirostat_tau", "mirostat_eta", "tfs_z", "penalize_newline"})
+"""Options beyond sampling that change an answer and nothing of the server."""
 
 
 def render_ollama(
@@ -119,8 +118,10 @@ def _name(tool: Any) -> Any:
 
 
 def options_of(chat: Chat, num_ctx: int | None) -> dict[str, Any]:
-    left_out = _OURS | _LOADING if num_ctx else _OURS | (_LOADING - {"num_ctx"})
-    options: dict[str, Any] = {name: value for name, value in chat.options.items() if name not in left_out}
+    """What a client may set of Ollama's options. The others have it load the model anew, or are none. ``num_ctx``: the
+    operator's, which nobody changes."""
+    known = _SAFE if num_ctx else _SAFE | {"num_ctx"}
+    options: dict[str, Any] = {name: value for name, value in chat.options.items() if name in known}
     options |= {name: value for name, value in msgspec.to_builtins(chat.sampling).items() if value is not None}
     if chat.max_tokens is not None:
         options["num_predict"] = chat.max_tokens

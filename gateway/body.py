@@ -16,7 +16,7 @@ PATIENCE_S = 30.0
 """How long a body may take to come,"""
 SLOWEST_BYTES_S = 16 * 1024
 """and a second more for each so many bytes of it."""
-_TOO_SLOW = Failure("The request body did not come in time.", 408, "request_timeout")
+TOO_SLOW = Failure("The request body did not come in time.", 408, "request_timeout")
 _WBITS = {b"gzip": 31, b"x-gzip": 31, b"deflate": zlib.MAX_WBITS}
 """Encodings of bodies → what zlib calls them."""
 
@@ -38,7 +38,7 @@ async def read_body(call: Call, receive: Receive, limit: int) -> bytes:
             async with asyncio.timeout_at(begun_at + PATIENCE_S + size / SLOWEST_BYTES_S):
                 message = await receive()
         except TimeoutError:
-            raise Refusal(_TOO_SLOW) from None
+            raise Refusal(TOO_SLOW) from None
         if message["type"] == "http.disconnect":
             raise ClientLeft
         chunk = message.get("body", b"")

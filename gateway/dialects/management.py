@@ -25,6 +25,20 @@ _string = msgspec.json.Decoder(str)
 _strings = msgspec.json.Decoder(dict[str, str])
 
 
+_CREATE = (
+    "from", "files", "adapters", "template", "license", "system", "parameters", "messages", "quantize", "quantization",
+    "renderer", "parser", "requires",
+)  # fmt: skip
+_PASSED: dict[str, tuple[str, ...]] = {
+    "/api/pull": ("model", "name", "stream", "insecure", "username", "password"),
+    "/api/push": ("model", "name", "stream", "insecure", "username", "password"),
+    "/api/create": ("model", "name", "stream", *_CREATE),
+    "/api/copy": ("source", "destination"),
+    "/api/delete": ("model", "name"),
+}
+"""Fields that go on to an Ollama. Of those that do not, some had it read files of its own machine, or call others."""
+
+
 class Wanted(Struct):
     """What the body of such a request asks, as far as it matters on the way."""
 
@@ -34,6 +48,8 @@ class Wanted(Struct):
     source: str
     """The model that has to be there for it; empty: none."""
     stream: bool
+    body: bytes
+    """What an Ollama is to be sent of it."""
     blobs: bool = False
     """It is made of blobs that were sent before."""
 
@@ -49,22 +65,23 @@ _line = msgspec.json.Decoder(_Line)
 def parse(path: str, body: bytes) -> Wanted:
     """What the body of a request for ``path`` asks. Raises ``BadRequest``."""
     fields = read_fields(body, NO_BODY)
+    passed = msgspec.json.encode({name: fields[name] for name in _PASSED[path] if name in fields})
     if path == "/api/copy":
         source = take(fields, "source", _string, "a string")
         destination = take(fields, "destination", _string, "a string")
         for name, value in (("source", source), ("destination", destination)):
             if not value:
                 raise BadRequest(f"{name} is required", param=name)
-        return Wanted(path, destination or "", source or "", stream=False)
+        return Wanted(path, destination or "", source or "", stream=False, body=passed)
     older = take(fields, "name", _string, "a string")
     model = take(fields, "model", _string, "a string") or older
     if not model:
         raise BadRequest("model is required", param="model")
     stream = take_bool(fields, "stream") is not False
     if path != "/api/create":
-        return Wanted(path, model, "" if path == "/api/pull" else model, stream)
+        return Wanted(path, model, "" if path == "/api/pull" else model, stream, passed)
     blobs = any(name in fields and decode(fields[name], _strings, name, "an object") for name in ("files", "adapters"))
-    return Wanted(path, model, take(fields, "from", _string, "a string") or "", stream, blobs)
+    return Wanted(path, model, take(fields, "from", _string, "a string") or "", stream, passed, blobs)
 
 
 def check_digest(digest: str) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
 from fastapi import APIRouter, Response
 
 from backends.base import BackendError
 from backends.management import ModelKeeper, Passed
 from buffer.job import Failure
-from gateway.body import read_body
+from gateway.body import TOO_SLOW, read_body
 from gateway.call import JSON, NDJSON, Call, Headers, Receive, Scope, Send, answer, call_of
 from gateway.client import until_left
 from gateway.delivery import STREAM_HEADERS
@@ -19,6 +19,7 @@ from gateway.dialects.errors import BadRequest, headers
 from gateway.dialects.management import SERVED, SUCCESS, Progress, Wanted, check_digest, failed, parse
 from gateway.refusal import ClientLeft, Refusal
 from gateway.services import Services
+from gateway.upload import Upload
 
 _CHOSEN = b"x-doublebuffer-backend"
 _NO_END = "The back end ended its answer before it was done."
@@ -68,7 +69,7 @@ class ManagementRoute:
         chosen = call.header(_CHOSEN).strip()
         if path == "/api/delete":
             for keeper in await self._management.holders(chosen, wanted.model, verb=verb):
-                async with keeper.send("DELETE", path, body) as passed:
+                async with keeper.send("DELETE", path, wanted.body) as passed:
                     await passed.whole()
                 await self._management.known(keeper, wanted.model, there=False)
             await answer(send, 200, JSON, b"")
@@ -78,7 +79,7 @@ class ManagementRoute:
             return
         source = wanted.model if path == "/api/pull" else "" if wanted.blobs else wanted.source
         keeper = await self._management.one(chosen, source, verb=verb)
-        async with keeper.send("POST", path, body) as passed:
+        async with keeper.send("POST", path, wanted.body) as passed:
             if path == "/api/copy" or not wanted.stream:
                 told = await passed.whole()
                 await self._known(keeper, wanted)
@@ -132,7 +133,7 @@ class ManagementRoute:
             return
         if call.header(b"content-encoding").strip().lower() not in {"", "identity"}:
             raise Refusal(Failure("Blobs have to be sent as they are, in no encoding.", 415, ""))
-        upload = _Upload(receive)
+        upload = Upload(receive)
         told_length = call.header(b"content-length")
         length = int(told_length) if told_length.isdigit() else None
         try:
@@ -141,6 +142,8 @@ class ManagementRoute:
         except BackendError:
             if upload.left:
                 raise ClientLeft from None
+            if upload.slow:
+                raise Refusal(TOO_SLOW) from None
             raise
         await answer(send, passed.status, JSON, told, _names(keeper))
 
@@ -157,25 +160,6 @@ def _told(data: bytes | BackendError) -> bytes:
     if isinstance(data, BackendError):
         raise data
     return data
-
-
-class _Upload:
-    """A request's body on its way through. One that its client broke off is broken off at the back end too."""
-
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
-        self.left = False
-
-    async def pieces(self) -> AsyncIterator[bytes]:
-        more = True
-        while more:
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                self.left = True
-                raise OSError("the client has left")
-            more = message.get("more_body", False)
-            if piece := message.get("body", b""):
-                yield piece
 
 
 async def _tell_served(send: Send, wanted: Wanted) -> None:

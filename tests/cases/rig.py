@@ -198,13 +198,15 @@ async def run_bench(
     others: Sequence[Mapping[str, Any]] = (),
     more: Mapping[str, str] | None = None,
     key: str = "",
+    api_key: str = "",
     workers: int = 2,
 ) -> AsyncIterator[Bench]:
-    """``others``: further back ends. ``more``: in place of ``settings()``. ``key``: one of its keys."""
+    """``others``: further back ends. ``more``: in place of ``settings()``. ``key``: one of its keys. ``api_key``: the
+    one that the first engine is sent."""
     async with contextlib.AsyncExitStack() as stack:
         one = await stack.enter_async_context(oai or Scripted("openai", kind="vllm", models=[OAI]))
         two = await stack.enter_async_context(oll or Scripted("ollama", models=[OLL]))
-        backends = [backend("fb1", one.kind, one.url), backend("fb2", "ollama", two.url), *others]
+        backends = [backend("fb1", one.kind, one.url, api_key=api_key), backend("fb2", "ollama", two.url), *others]
         site = await stack.enter_async_context(
             run_site(backends, workers=workers, settings=more or settings(), key=key)
         )

@@ -82,3 +82,15 @@ async def test_a_client_that_leaves_amid_one() -> None:
             await k.left("one")
         assert not k.shelf("one").requests
         del reader
+
+
+async def test_a_file_that_stops_coming_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.upload.PATIENCE_S", 0.2)
+    async with keepers("one") as k:
+        port = int(k.url.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(f"POST /api/blobs/{DIGEST} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nabc".encode())
+        async with asyncio.timeout(5):
+            assert b" 408 " in await reader.readline()
+        writer.close()
+        assert k.shelf("one").blobs == {}
