@@ -102,3 +102,11 @@ async def test_nothing_of_it_stays(lanes: Lanes) -> None:
     assert 0 < await lanes.store.redis.ttl(lanes.keys.left("m")) <= 62
     await lanes.cancel("a")
     assert await is_quiet(lanes)
+
+
+async def test_one_that_does_not_fit_hides_no_other(lanes: Lanes) -> None:
+    await ready(lanes)
+    for id, kv in (("a", 10), ("b", 10), ("c", 5)):
+        await lanes.submit(job(id, user=id, kv=kv))
+        await failed(lanes, id)
+    assert await ids(lanes, 5, backend="cpu", left_by=GPU, limits=Limits(slots=5, kv=15)) == ["a", "c"]
