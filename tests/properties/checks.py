@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from buffer.keys import FIXED, SELF_EMPTYING
-from buffer.lanes import Lanes
-from buffer.records import Granted, Limits
+from buffer.keys import FIXED, SELF_EMPTYING, Keys
+from buffer.records import Limits
 from tests.properties.ledger import Ledger, Violation
+from tests.properties.server import Server
 from tests.properties.state import Record, State
 
 LOOKED_AT = 16
@@ -18,8 +18,12 @@ LOOKED_AT = 16
 def check_state(state: State, ledger: Ledger) -> None:
     """P5: orders, leases, load and entries hold exactly the jobs whose state says so. P3: no fence goes back."""
     jobs = state.jobs.values()
+    for id in ledger.top.keys() - state.jobs.keys():
+        del ledger.top[id]
     for job in jobs:
         ledger.fence(job.id, job.fence)
+        if job.st == "done":
+            ledger.ended.add(job.id)
     waiting = {job.id for job in jobs if job.st == "waiting"}
     running = {job.id for job in jobs if job.st == "running"}
     held = {job.id for job in jobs if job.st == "held"}
@@ -65,11 +69,12 @@ def check_quiet(state: State) -> None:
         raise Violation(f"P5: left over: { {name: sorted(ids) for name, ids in left.items() if ids} }")
 
 
-async def check_lifetimes(lanes: Lanes) -> None:
+def check_lifetimes(server: Server, keys: Keys) -> None:
     """P6."""
-    for left in await lanes.leftovers():
-        name = left.key.removeprefix(lanes.keys.base)
-        if left.ttl_s == -1 and name not in FIXED and not name.startswith(SELF_EMPTYING):
+    names = server.names()
+    for key, left_s in zip(names, server.ask([("TTL", name) for name in names]), strict=True):
+        name = key.removeprefix(keys.base)
+        if left_s == -1 and name not in FIXED and not name.startswith(SELF_EMPTYING):
             raise Violation(f"P6: {name} has no lifetime")
 
 
@@ -109,7 +114,7 @@ class Asked:
     now_us: int
 
 
-def check_pull(state: State, asked: Asked, granted: Sequence[Granted]) -> None:
+def check_pull(state: State, asked: Asked, granted: Sequence[str]) -> None:
     """P4 and P7 for a pull that found ``state``; and that it left nothing which it could have taken."""
     backend, want = asked.backend, asked.want
     credit = Credit(asked.limits, list(state.load.get(backend, {}).values()))
@@ -119,12 +124,18 @@ def check_pull(state: State, asked: Asked, granted: Sequence[Granted]) -> None:
         if job.st == "waiting" and job.model in asked.models and job.id in state.bodies and job.deadline >= asked.now_us
         and (job.det or job.inbox in state.inboxes)
     }  # fmt: skip
+    # Those that failed here are left to others for a while.
+    left = {
+        id: waiting.pop(id)
+        for id, job in list(waiting.items())
+        if job.left == backend and asked.now_us < job.left_until
+    }
     for grant in granted:
-        job = waiting.pop(grant.id, None)
+        job = waiting.pop(grant, None)
         if job is None:
-            raise Violation(f"P4: {grant.id} was granted by {backend}, but it could not be")
+            raise Violation(f"P4: {grant} was granted by {backend}, but it could not be")
         if not credit.fits(job):
-            raise Violation(f"P4: {grant.id} was granted by {backend} above its limits")
+            raise Violation(f"P4: {grant} was granted by {backend} above its limits")
         for other in waiting.values():
             # Also if the other did not fit: it was looked at first, and nothing that came after its due may pass it.
             if other.due and job.arr > other.due:
@@ -133,7 +144,7 @@ def check_pull(state: State, asked: Asked, granted: Sequence[Granted]) -> None:
     if len(granted) >= want or len(waiting) > LOOKED_AT:
         return
     barrier = min((job.due for job in waiting.values() if job.due and not credit.fits(job)), default=None)
-    people = any(job.lane != "background" for job in waiting.values())
+    people = any(job.lane != "background" for job in (waiting | left).values())
     for job in waiting.values():
         if credit.fits(job) and (barrier is None or job.arr <= barrier) and not (people and job.lane == "background"):
-            raise Violation(f"P9: {job.id} fits {backend}, and a pull for {want} left it after {len(granted)}")
+            raise Violation(f"P9: {job} fits {backend}, and {asked} left it after {granted}; others: {waiting}")

@@ -1,249 +1,132 @@
-"""The product's own gateway and worker parts, driven by the schedule: each call late, lost or run twice.
+"""The store as one process of the installation reaches it: late, lost on the way there or back, or not at all.
 
-What runs is ``Inbox``, ``Follower``, ``Errands`` and ``ReplyWriter``; only their endless loops are done here, in
-virtual time.
+What stands here is in the place of redis-py's client, so all that the product does above it is the product's own.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from buffer.access import Command, StoreUnavailable
-from buffer.heard import Said
-from buffer.inbox import WATCH_S, Inbox
-from buffer.job import Content, End
-from buffer.records import GivenBack
-from buffer.replies import ReplyWriter
-from tests.properties.ledger import Client
-from tests.properties.schedule import Actor
-from tests.properties.sending import MAX_ATTEMPTS, Attempt
-from tests.properties.state import ask
-from tests.properties.working import keep_reaping
-from tests.properties.world import CANCELLED, World
+from redis.exceptions import ConnectionError as ConnectionLost
+
+from buffer.access import Command, Store
+from buffer.link import Link
 
 if TYPE_CHECKING:
-    from buffer.follower import Follower
-    from tests.properties.working import Worker
+    from tests.properties.world import World
 
-ONCE = ("reap", "signal", "pull")
-WORLDS = ("create_inbox", "watch", "submit")
-
-
-class FarStore:
-    def __init__(self, world: World, actor: Actor) -> None:
-        self._world, self._actor = world, actor
-
-    async def exchange(self, commands: list[Command]) -> list[Any]:
-        run = self._world.lanes.store.exchange
-        return await self._world.call(self._actor, lambda: run(commands), twice=False)
-
-    def ring(self, *names: str) -> None:
-        """Nobody sleeps here."""
+HANGS_S = 20.0
+"""Longer than anybody waits for an answer."""
 
 
-class FarLanes:
-    """``Lanes`` as one process reaches them."""
-
-    def __init__(self, world: World, actor: Actor) -> None:
-        self._world, self._actor = world, actor
-        self.keys, self.store = world.lanes.keys, FarStore(world, actor)
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._world if name in WORLDS else self._world.lanes, name)
-        if not inspect.iscoroutinefunction(method):
-            return method
-
-        async def far(*args: Any, **kwargs: Any) -> Any:
-            return await self._world.call(self._actor, lambda: method(*args, **kwargs), twice=name not in ONCE)
-
-        return far
-
-
-class VirtualLock:
-    """In the place of an ``asyncio.Lock``: who waits for it sleeps in virtual time, like everybody."""
-
-    def __init__(self, world: World, actor: Actor) -> None:
-        self._world, self._actor, self._taken = world, actor, False
-
-    async def __aenter__(self) -> None:
-        while self._taken:
-            await self._world.sleep(self._actor, 0.001, 0.01)
-        self._taken = True
-
-    async def __aexit__(self, *_: object) -> None:
-        self._taken = False
-
-
-@dataclass
-class Served:
-    client: Client
-    follower: Follower
-
-
-class ProductGateway(Actor):
-    """Like ``serving.Gateway``, with the product's inbox in it."""
+class Far:
+    """One process' way to the store. Whoever owns it may be paused, and may die."""
 
     def __init__(self, world: World, name: str) -> None:
-        super().__init__(name)
-        self.world = world
-        self.box: Any = Inbox(FarLanes(world, self), name)  # type: ignore[arg-type]
-        self.box._moving = VirtualLock(world, self)
-        self.jobs: dict[str, Served] = {}
-        self.served: set[str] = set()
-        world.schedule.spawn(self, self._live)
+        self.world, self.name = world, name
+        self.paused_until_s = 0.0
+        self.dead = False
 
-    async def _live(self) -> None:
-        while not self.box.name:
-            try:
-                await self.box.create()
-            except StoreUnavailable:
-                continue
-        for loop in (self._read, self._watch, self._chores, self._give_out):
-            self.world.schedule.spawn(self, loop)
-        self.world.schedule.spawn(self, keep_reaping, self.world, self)
+    def store(self) -> Store:
+        return Store(Link(FarRedis(self), FarRedis(self), "redis://far"), prefix=self.world.server.prefix)
 
-    async def serve(self, client: Client, limit: int) -> None:
-        while not self.box.name or self.world.schedule.now_us < self.world.away_until_us:
-            await self.world.sleep(self, 0.05)
-        try:
-            _, follower = await self.box.submit(client.job, limit=limit)
-        except StoreUnavailable:
-            self.world.finish(client, "unserved")
-            return
-        if follower is None:
-            self.world.finish(client, "full")
-        else:
-            self.jobs[client.job.id] = Served(client, follower)
+    async def awake(self) -> None:
+        """Returns once the process runs: never, if it is dead."""
+        loop = asyncio.get_running_loop()
+        if self.dead:
+            await loop.create_future()
+        while loop.time() < self.paused_until_s:
+            await asyncio.sleep(self.paused_until_s - loop.time())
 
-    async def leave(self, client: Client) -> None:
-        if not client.over and client.job.id in self.jobs:
-            client.left = True
-            self.jobs.pop(client.job.id).follower.close()
+    def pause(self, seconds: float) -> None:
+        """Nothing gets in or out for so long."""
+        self.paused_until_s = max(self.paused_until_s, asyncio.get_running_loop().time() + seconds)
 
-    async def slow(self, client: Client, seconds: float) -> None:
-        """The client reads nothing for so long."""
-        if client.job.id in self.jobs:
-            one = self.jobs.pop(client.job.id)
-            await self.world.sleep(self, seconds)
-            self.jobs[client.job.id] = one
+    async def send(self, commands: Sequence[Command]) -> list[Any]:
+        """Raises redis-py's ``ConnectionError``."""
+        world = self.world
+        await world.later(0.0005, 0.01)
+        await self.awake()
+        chance = world.chance()
+        if chance < 0.01 or world.unreachable:
+            await self._lose("on the way there")
+        if commands[-1][0] == "XREAD":
+            return await self._read(commands)
+        results = world.execute(commands)
+        if chance < 0.025:
+            world.ledger.counts["lost ack"] += 1
+            await self._lose("on the way back")
+        await world.later(0.0005, 0.01)
+        await self.awake()
+        return results
 
-    async def _read(self) -> None:
-        world, name, last, seen = self.world, "", "0-0", -1
-        while True:
-            await world.sleep(self, 0.005, 0.03)
-            if self.box.name != name:
-                name, last, seen = self.box.name, "0-0", -1
-            if seen == world.writes:
-                continue
-            seen, key = world.writes, world.lanes.keys.inbox(name)
-            for _, entries in (await ask(world.lanes, [("XREAD", "COUNT", 20, "STREAMS", key, last)]))[0] or []:
-                for entry_id, fields in entries:
-                    last, seen = entry_id.decode(), -1
-                    self.box._incoming._take(fields)
-            await ask(world.lanes, [("XTRIM", key, "MINID", last)])
+    async def _lose(self, where: str) -> None:
+        hangs = self.world.rng.random() < 0.2
+        await self.world.later(*((HANGS_S, HANGS_S) if hangs else (0.01, 2.0)))
+        await self.awake()
+        raise ConnectionLost(f"Lost {where}.")
 
-    async def _watch(self) -> None:
-        while True:
-            try:
-                await self.box._watch()
-            except StoreUnavailable:
-                continue
-            await self.world.sleep(self, WATCH_S * 0.8, WATCH_S)
-
-    async def _chores(self) -> None:
-        todo = self.box._errands._chores._todo
-        while True:
-            while todo:
-                key, chore = todo.popitem(last=False)
-                try:
-                    await chore()
-                except StoreUnavailable:
-                    todo.setdefault(key, chore)
-            await self.world.sleep(self, 0.002, 0.02)
-
-    async def _give_out(self) -> None:
-        """Each client reads when it likes."""
-        while True:
-            for one in list(self.jobs.values()):
-                while one.follower._events or (one.follower.ended and one.client.job.id in self.jobs):
-                    got = await one.follower.next()
-                    if isinstance(got, End):
-                        self.world.finish(one.client, got.kind)
-                        one.follower.close()
-                        self.jobs.pop(one.client.job.id, None)
-                        break
-                    self.world.deliver(one.client, "".join(event.text for event in got if isinstance(event, Content)))
-            await self.world.sleep(self, 0.005, 0.2)
+    async def _read(self, commands: Sequence[Command]) -> list[Any]:
+        """The last of the commands is an XREAD that may block."""
+        world, loop = self.world, asyncio.get_running_loop()
+        *before, read = commands
+        block = read.index("BLOCK") if "BLOCK" in read else None
+        until_s = loop.time() + (read[block + 1] / 1000 if block is not None else 0.0)
+        if block is not None:
+            read = (*read[:block], *read[block + 2 :])
+        first = read.index("STREAMS") + 1
+        streams = [str(key) for key in read[first : first + (len(read) - first) // 2]]
+        results = world.execute([*before, read])
+        while not results[-1] and loop.time() < until_s:
+            await world.news(streams, until_s)
+            if world.unreachable:
+                await self._lose("while it waited")
+            await self.awake()
+            results = [*results[:-1], *world.execute([read])]
+        await world.later(0.0005, 0.005)
+        await self.awake()
+        return results
 
 
-class ProductSending:
-    """Like ``sending.Sending`` for all attempts of a worker, with the product's writer in it."""
+class FarRedis:
+    """In the place of ``redis.asyncio.Redis``, as far as the product uses it."""
 
-    def __init__(self, world: World, worker: Worker) -> None:
-        self.world, self.worker = world, worker
-        self.writer: Any = ReplyWriter(
-            FarLanes(world, worker),  # type: ignore[arg-type]
-            lease_s=world.plan.lease_s,
-            on_lost=self._lost,
-        )
-        world.schedule.spawn(worker, self._turns)
+    def __init__(self, far: Far) -> None:
+        self._far = far
+        self.connection_pool = self
 
-    def _lost(self, job_id: str) -> None:
-        if job_id in self.worker.attempts:
-            self.worker.attempts[job_id].over = True
+    async def execute_command(self, *command: Any) -> Any:
+        (result,) = await self._far.send([command])
+        if isinstance(result, Exception):
+            raise result
+        return result
 
-    async def _turns(self) -> None:
-        while True:
-            await self.world.sleep(self.worker, 0.002, 0.02)
-            if self.writer._wake.is_set():
-                self.writer._wake.clear()
-                try:
-                    await self.writer._turn()
-                except StoreUnavailable:
-                    self.writer._wake.set()
+    async def ping(self) -> None:
+        await self.execute_command("PING")
 
-    async def run(self, attempt: Attempt) -> None:
-        """From the grant to its end."""
-        world, job = self.world, attempt.job
-        if attempt.before is not None:
-            # The writer knows jobs, not attempts: as in the worker, one is out of its hands before the next is in.
-            attempt.before.over = True
-            while not attempt.before.away:
-                await world.sleep(self.worker, 0.001, 0.01)
-        self.writer.attach(job)
-        written = 0
-        while not attempt.over:
-            more = [Content(piece) for piece in attempt.pieces[written:]]
-            written += len(more)
-            self.writer.write(job.id, list(more))
-            self.writer.readdress(job.id, attempt.inbox)
-            if attempt.closed and written == len(attempt.pieces):
-                break
-            await world.sleep(self.worker, 0.002, 0.02)
-        if attempt.over:
-            self.writer.drop(job.id)
-        else:
-            await self._end(attempt)
-        attempt.over = attempt.away = True
-        self.worker.wake.add(attempt.backend)
+    def pipeline(self, transaction: bool) -> FarPipeline:
+        return FarPipeline(self._far)
 
-    async def _end(self, attempt: Attempt) -> None:
-        job, text = attempt.job, attempt.prefix + "".join(attempt.pieces)
-        resumable = self.world.ledger.clients[job.id].resumable
-        if attempt.cancelled:
-            ending = self.writer.finish(job.id, CANCELLED)
-        elif attempt.finish == "done":
-            ending = self.writer.finish(job.id, End("done"), real_tokens=len(attempt.pieces))
-        elif attempt.finish == "error" and text and not resumable:
-            ending = self.writer.finish(job.id, End("failed"))
-        else:
-            back = GivenBack(attempt.finish, Said(text), spent=1, max_attempts=MAX_ATTEMPTS)  # type: ignore[arg-type]
-            ending = self.writer.release(job.id, back)
-        task = asyncio.get_running_loop().create_task(ending)
-        self.worker.loose.add(task)
-        while not task.done() and not attempt.over:
-            await self.world.sleep(self.worker, 0.002, 0.02)
-        self.world.ledger.counts[f"product {attempt.finish}: {task.result() if task.done() else 'over'}"] += 1
+    async def disconnect(self, inuse_connections: bool = True) -> None:
+        """There is no connection."""
+
+    async def aclose(self) -> None:
+        """There is no connection."""
+
+
+class FarPipeline:
+    def __init__(self, far: Far) -> None:
+        self._far = far
+        self._commands: list[Command] = []
+
+    def execute_command(self, *command: Any) -> None:
+        self._commands.append(command)
+
+    async def execute(self, raise_on_error: bool = True) -> list[Any]:
+        results = await self._far.send(self._commands)
+        errors = [result for result in results if isinstance(result, Exception)]
+        if errors and raise_on_error:
+            raise errors[0]
+        return results

@@ -3,198 +3,218 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import logging
+import random
+import secrets
+from dataclasses import dataclass
 from random import Random
-from typing import Any
+from unittest.mock import patch
 
-from buffer.access import Store
-from buffer.job import LANES
+from buffer.backend import BackendSpec
+from buffer.job import LANES, Chat, Message, encode_chat
+from buffer.names import queue_names
 from buffer.records import NewJob
+from buffer.settings import Settings
 from tests.properties import checks
-from tests.properties.far import ProductGateway, ProductSending
+from tests.properties.engines import Engine
+from tests.properties.far import Far
+from tests.properties.faults import Faults
 from tests.properties.ledger import Client, Ledger, Violation
-from tests.properties.schedule import Actor
-from tests.properties.serving import Gateway
-from tests.properties.state import ask
-from tests.properties.text import fold, words
-from tests.properties.working import Worker
-from tests.properties.world import START_US, World, plan
+from tests.properties.processes import GatewayProcess, WorkerProcess
+from tests.properties.server import Server
+from tests.properties.world import Names, World
 
 CLIENTS_COME_S = 20.0
-FAULTS_S = 40.0
-FAULTS = ("pause worker", "pause gateway", "crash worker", "crash gateway", "drain", "clock", "store")
 AT_THE_LATEST_S = 400.0
+LEASE_S = 4.0
+SNAPSHOT_S = 1.5
+MODELS = ("small", "large", "odd")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a seed decides ahead."""
+
+    models: dict[str, tuple[str, ...]]
+    """Back end → what it serves."""
+    specs: dict[str, BackendSpec]
+    faulty: bool
+    jobs: int
+    max_wait_s: float
+
+
+def plan(rng: Random, *, faulty: bool, jobs: int) -> Plan:
+    models: dict[str, tuple[str, ...]] = {"b1": ("small", "large"), "b2": ("large", "odd"), "b3": MODELS}
+    if rng.random() < 0.3:
+        models = {"b1": MODELS}
+    specs = {
+        name: BackendSpec(
+            name=name,
+            kind="vllm",
+            url="http://127.0.0.1:1",
+            max_in_flight=rng.choice((1, 1, 2, 2, 3, 5)),
+            kv_tokens=rng.choice((None, 70, 130)),
+        )
+        for name in models
+    }
+    return Plan(models, specs, faulty, jobs, max_wait_s=rng.choice((1.0, 3.0, 8.0, 30.0)))
 
 
 class Installation:
-    def __init__(self, store: Store, seed: int, **plans: Any) -> None:
-        rng = Random(seed)
-        self.world = World(store, rng, plan(rng, **plans))
-        self.nature = Actor("nature")
+    def __init__(self, server: Server, seed: int, *, faulty: bool = True, jobs: int) -> None:
+        self.rng = rng = Random(seed)
+        random.seed(seed)
+        self.plan = plan(rng, faulty=faulty, jobs=jobs)
+        queues = tuple(queue_names(model)[0] for model in MODELS)
+        self.world = World(server, rng, Names(queues, tuple(self.plan.models)))
+        self.world.faulty = faulty
+        self.settings = Settings(lease_seconds=LEASE_S, drain_seconds=2.0, queue_limit=1000)
         self.numbers = {"gateway": 0, "worker": 0}
-        self.over = False
-        self.gateways = [self._gateway() for _ in range(2)]
-        backends = list(self.world.plan.backends)
-        self.workers = [self._worker(backends), self._worker(rng.sample(backends, rng.randint(1, len(backends))))]
-        self.workers.append(self._worker(backends[:1]))
-        for loop in (self._clients, self._come_back, self._judge):
-            self.world.schedule.spawn(self.nature, loop)
-        if self.world.plan.faulty:
-            self.world.schedule.spawn(self.nature, self._faults)
+        self.gateways = [self.new_gateway() for _ in range(2)]
+        names = list(self.plan.models)
+        self.workers = [self.new_worker(names), self.new_worker(rng.sample(names, rng.randint(1, len(names))))]
+        self.workers.append(self.new_worker(names[:1]))
+        self.leaving: list[WorkerProcess] = []
 
-    def _gateway(self) -> Gateway | ProductGateway:
+    def new_gateway(self) -> GatewayProcess:
         self.numbers["gateway"] += 1
-        kind = self.world.rng.choice((Gateway, ProductGateway))
-        return kind(self.world, f"g{self.numbers['gateway']}")
+        return GatewayProcess(self.world, f"g{self.numbers['gateway']}", LEASE_S)
 
-    def _worker(self, backends: list[str]) -> Worker:
+    def new_worker(self, backends: list[str]) -> WorkerProcess:
         self.numbers["worker"] += 1
-        worker = Worker(self.world, f"w{self.numbers['worker']}", backends)
-        if self.world.rng.random() < 0.5:
-            worker.product = ProductSending(self.world, worker)
-        return worker
+        name = f"w{self.numbers['worker']}"
+        nowhere = Far(self.world, name)
+        engines = [Engine(self.world, nowhere, self.plan.specs[one], self.plan.models[one]) for one in backends]
+        return WorkerProcess(self.world, name, engines, self.settings)
+
+    async def run(self) -> None:
+        """From the first client to quiet. Raises ``Violation``."""
+        world = self.world
+        failed = asyncio.Event()
+        world.on_failure = failed.set
+        loops = [self._clients(), self._come_back()]
+        loops += [Faults(self).run(), self._snapshots()] if self.plan.faulty else []
+        ends = {asyncio.ensure_future(self._judge()), asyncio.ensure_future(failed.wait())}
+        pending = ends | {asyncio.ensure_future(loop) for loop in loops}
+        try:
+            async with asyncio.timeout(AT_THE_LATEST_S):
+                while ends <= pending:
+                    done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                    for task in done:
+                        task.result()
+            if world.failure is not None:
+                raise world.failure
+            self._quiet()
+        except TimeoutError:
+            raise Violation(self._stuck()) from None
+        finally:
+            for task in pending:
+                task.cancel()
+            await asyncio.gather(*pending, return_exceptions=True)
+            for process in [*self.gateways, *self.workers, *self.leaving]:
+                await process.crash()
+
+    def _quiet(self) -> None:
+        world = self.world
+        state = world.look()
+        checks.check_state(state, world.ledger)
+        checks.check_quiet(state)
+        checks.check_lifetimes(world.server, world.keys)
+        world.ledger.counts["checks"] = world.calls
+
+    def _stuck(self) -> str:
+        world = self.world
+        waits = sorted(one.job.id for one in world.ledger.clients.values() if not one.over)
+        state = world.look()
+        jobs = {job.id: (job.st, job.fence) for job in state.jobs.values() if job.st != "done"}
+        return f"P9: no end after {AT_THE_LATEST_S} s for {waits}; in the store: {jobs}"
+
+    # --- clients
 
     async def _clients(self) -> None:
-        world, rng = self.world, self.world.rng
-        for number in range(world.plan.jobs):
+        world, rng = self.world, self.rng
+        for number in range(self.plan.jobs):
             client = self._client(f"j{number}")
             world.ledger.clients[client.job.id] = client
             gateway = rng.choice(self.gateways)
-            gateway.served.add(client.job.id)
-            world.schedule.spawn(gateway, gateway.serve, client, rng.choice((0, 0, 12)))
-            if world.faults and rng.random() < 0.2:
-                world.schedule.spawn(self.nature, self._leave, gateway, client)
-            if world.faults and rng.random() < 0.1:
-                world.schedule.spawn(gateway, gateway.slow, client, rng.uniform(0.1, 3.0))
-            pace = CLIENTS_COME_S / world.plan.jobs
-            await world.sleep(self.nature, 0.0, 2 * pace if rng.random() < 0.7 else 0.01)
+            gateway.serve(client, rng.choice((0, 0, 12)))
+            if self.plan.faulty and rng.random() < 0.2:
+                gateway.begin(self._leave(gateway, client))
+            pace = CLIENTS_COME_S / self.plan.jobs
+            await asyncio.sleep(rng.uniform(0.0, 2 * pace if rng.random() < 0.7 else 0.01))
 
     def _client(self, job_id: str) -> Client:
-        rng, plan = self.world.rng, self.world.plan
-        lane = rng.choice(LANES)
-        resumable = rng.random() < 0.8
-        total = rng.randint(1, 30)
-        body = {"words": total, "segment": rng.choice((0, 0, 6)) if resumable else 0}
+        rng, max_wait_s = self.rng, self.plan.max_wait_s
+        lane, resumable, model = rng.choice(LANES), rng.random() < 0.8, rng.choice(MODELS)
+        whole = rng.random() < 0.15
+        text = "x" * 70_000 if rng.random() < 0.05 else "x"
+        chat = Chat(model=model, messages=[Message("user", text)], stream=not whole, logprobs=not resumable)
         job = NewJob(
             id=job_id,
-            model=rng.choice(plan.models),
+            model=queue_names(model)[0],
             lane=lane,
             user=f"u{rng.randint(1, 4)}",
             inbox="",
-            body=json.dumps(body).encode() + b" " * (70_000 if rng.random() < 0.05 else 0),
-            offset_us=int(rng.uniform(0, plan.max_wait_s) * 1_000_000),
-            max_wait_us=int(plan.max_wait_s * 1_000_000),
+            body=encode_chat(chat),
+            offset_us=int(rng.uniform(0, max_wait_s) * 1_000_000),
+            max_wait_us=int(max_wait_s * 1_000_000),
             timeout_us=rng.choice((6_000_000, 120_000_000, 600_000_000)),
             cost=rng.randint(1, 50),
             kv=rng.randint(0, 80),
-            prefill=rng.randint(0, 40),
+            prefill=rng.randint(0, 400),
             long=rng.random() < 0.2,
-            det=rng.random() < 0.2,
+            det=rng.random() < 0.3,
         )
-        return Client(job, total, resumable)
+        thoughts = rng.randint(1, 6) if rng.random() < 0.3 else 0
+        return Client(job, chat, rng.randint(1, 30), thoughts, resumable, whole)
 
-    async def _leave(self, gateway: Gateway, client: Client) -> None:
-        await self.world.sleep(self.nature, 0.5, 8.0)
-        if not gateway.dead:
-            self.world.ledger.counts["left"] += 1
-            self.world.schedule.spawn(gateway, gateway.leave, client)
+    async def _leave(self, gateway: GatewayProcess, client: Client) -> None:
+        await asyncio.sleep(self.rng.uniform(0.5, 8.0))
+        gateway.leave(client)
 
     async def _come_back(self) -> None:
-        """Clients of detached jobs who left read the reply key."""
-        world = self.world
+        """Clients of detached jobs who left read on, for a while, from another gateway perhaps."""
+        world, rng = self.world, self.rng
+        reading: dict[str, asyncio.Task[None]] = {}
         while True:
-            for client in [one for one in world.ledger.clients.values() if one.left and one.job.det]:
-                (entries,) = await ask(world.lanes, [("XRANGE", world.lanes.keys.reply(client.job.id), "-", "+")])
-                folded = fold(entries or [])
-                if entries:
-                    world.ledger.came_back(client.job.id, folded.text)
-                if folded.end == "done" and len(words(folded.text)) != client.total:
-                    raise Violation(f"P1: {client.job.id} is done, its reply key has {folded.text!r}")
-            await world.sleep(self.nature, 0.2, 1.0)
+            await asyncio.sleep(rng.uniform(0.2, 2.0))
+            for client in [one for one in world.ledger.clients.values() if self._may_come_back(one)]:
+                before = reading.get(client.job.id)
+                if before is None or before.done():
+                    reader = rng.choice(self.gateways)
+                    reading[client.job.id] = reader.begin(reader.read_again(client, rng.uniform(0.3, 20.0)))
+
+    @staticmethod
+    def _may_come_back(client: Client) -> bool:
+        return client.job.det and client.left and not client.second_end
 
     async def _judge(self) -> None:
         """All is over once each client has its end and no record is open."""
         world = self.world
-        while not self.over:
-            await world.sleep(self.nature, 1.0)
-            if len(world.ledger.clients) == world.plan.jobs and all(one.over for one in world.ledger.clients.values()):
-                state = await world.look()
-                self.over = not world.faults and all(job.st == "done" for job in state.jobs.values())
+        while True:
+            await asyncio.sleep(1.0)
+            if len(world.ledger.clients) < self.plan.jobs or not all(one.over for one in world.ledger.clients.values()):
+                continue
+            if any(self._may_come_back(one) for one in world.ledger.clients.values()):
+                continue
+            state = world.look()
+            if not world.faulty and all(job.st == "done" for job in state.jobs.values()):
+                return
 
-    async def _faults(self) -> None:
-        world, rng = self.world, self.world.rng
-        end_us = world.schedule.now_us + int(FAULTS_S * 1_000_000)
-        while world.schedule.now_us < end_us:
-            await world.sleep(self.nature, 0.3, 2.5)
-            gateway, worker = rng.randrange(len(self.gateways)), rng.randrange(len(self.workers))
-            fault = rng.choice(FAULTS)
-            world.ledger.counts[fault] += 1
-            if fault == "pause worker":
-                world.schedule.pause(self.workers[worker], rng.choice((rng.uniform(0.5, 3.0), rng.uniform(4.5, 10.0))))
-            elif fault == "pause gateway":
-                seconds = rng.choice((rng.uniform(0.5, 8.0), rng.uniform(15.0, 22.0)))
-                world.schedule.pause(self.gateways[gateway], seconds)
-            elif fault == "crash worker":
-                await self._crash_worker(worker)
-            elif fault == "crash gateway" and rng.random() < 0.3:
-                await self._crash_gateway(gateway)
-            elif fault == "drain":
-                self._drain(worker)
-            elif fault == "clock":
-                world.back_us = 2_000_000 - world.back_us
-            elif fault == "store":
-                world.away_until_us = world.schedule.now_us + int(rng.uniform(0.5, 5.0) * 1_000_000)
-        world.faults = False
-
-    async def _crash_worker(self, number: int) -> None:
-        old = self.workers[number]
-        await self.world.schedule.crash(old)
-        await self.world.sleep(self.nature, 0.0, 4.0)
-        self.workers[number] = self._worker(old.backends)
-
-    async def _crash_gateway(self, number: int) -> None:
-        old = self.gateways[number]
-        await self.world.schedule.crash(old)
-        for one in old.jobs.values():
-            one.client.left = True
-        for client in self.world.ledger.clients.values():
-            client.left = client.left or client.job.id in old.served
-        self.gateways[number] = self._gateway()
-
-    def _drain(self, number: int) -> None:
-        old = self.workers[number]
-        self.workers[number] = self._worker(old.backends)
-        self.world.schedule.spawn(self.nature, self._see_off, old)
-
-    async def _see_off(self, worker: Worker) -> None:
-        self.world.schedule.spawn(worker, worker.drain)
-        while not worker.drained and not worker.dead:
-            await self.world.sleep(self.nature, 0.1)
-        if not worker.dead:
-            await self.world.schedule.crash(worker)
+    async def _snapshots(self) -> None:
+        while self.world.faulty:
+            await asyncio.sleep(SNAPSHOT_S)
+            self.world.snapshot()
 
 
-async def play(store: Store, seed: int, **plans: Any) -> Ledger:
-    """One seed, from the first client to quiet. Raises ``Violation``."""
-    installation = Installation(store, seed, **plans)
-    world = installation.world
-    loop = asyncio.get_running_loop()
-    real_time, loop.time = loop.time, lambda: world.schedule.now_us / 1_000_000  # type: ignore[method-assign]
+async def play(server: Server, seed: int, *, faulty: bool = True, jobs: int) -> Ledger:
+    """One seed, in virtual time. Raises ``Violation``."""
+    logging.disable(logging.CRITICAL)
+    names = Random(seed)
     try:
-        if not await world.schedule.run(lambda: installation.over, START_US + int(AT_THE_LATEST_S * 1_000_000)):
-            waits = {one.job.id for one in world.ledger.clients.values() if not one.over}
-            state = await world.look()
-            jobs = {job.id: job.st for job in state.jobs.values() if job.st != "done"}
-            how = {name: one for gateway in installation.gateways for name, one in gateway.jobs.items()}
-            raise Violation(f"P9: no end after {AT_THE_LATEST_S} s for {sorted(waits)}; in the store: {jobs}; {how}")
-        state = await world.look()
-        checks.check_state(state, world.ledger)
-        checks.check_quiet(state)
-        await checks.check_lifetimes(world.lanes)
-        world.ledger.counts["calls"] = world.calls
-        world.ledger.counts["virtual s"] = (world.schedule.now_us - START_US) // 1_000_000
+        with patch.object(secrets, "token_hex", lambda size: names.randbytes(size).hex()):
+            installation = Installation(server, seed, faulty=faulty, jobs=jobs)
+            await installation.run()
+        return installation.world.ledger
     finally:
-        for actor in [*world.schedule.actors]:
-            await world.schedule.crash(actor)
-        loop.time = real_time  # type: ignore[method-assign]
-    return world.ledger
+        logging.disable(logging.NOTSET)

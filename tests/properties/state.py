@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from buffer.job import LANES
-from buffer.lanes import Lanes
+from buffer.keys import Keys
+from tests.properties.server import Server
 
-TEXTS = ("st", "model", "lane", "user", "inbox", "entry", "backend", "worker", "cancel")
-NUMBERS = ("fence", "arr", "due", "kv", "prefill", "long", "deadline", "read")
+TEXTS = ("st", "model", "lane", "user", "inbox", "entry", "backend", "worker", "cancel", "left")
+NUMBERS = ("fence", "arr", "due", "kv", "prefill", "long", "deadline", "read", "left_until")
+SHORT = ("worker", "workers", "state", "states", "crowd")
 FIELDS = (*TEXTS, *NUMBERS, "det")
 
 
@@ -35,6 +37,8 @@ class Record:
     read: int
     worker: str
     cancel: str
+    left: str
+    left_until: int
 
     @property
     def share(self) -> tuple[int, int, int]:
@@ -57,19 +61,17 @@ class State:
     """Lane, entry of ``jobs:<lane>`` → job."""
 
 
-async def ask(lanes: Lanes, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """Plain commands, outside the protocol."""
-    pipe = lanes.store.redis.pipeline(transaction=False)
-    for command in commands:
-        pipe.execute_command(*command)
-    return list(await pipe.execute())
-
-
-async def look(
-    lanes: Lanes, ids: Iterable[str], models: Sequence[str], backends: Sequence[str], *, closely: bool = False
+def look(
+    server: Server,
+    keys: Keys,
+    ids: Iterable[str],
+    models: Sequence[str],
+    backends: Sequence[str],
+    *,
+    closely: bool = False,
 ) -> State:
     """``closely``: also which jobs have a body, and which inboxes are there."""
-    keys, ids = lanes.keys, list(ids)
+    ids = list(ids)
     queues = [(model, lane) for model in models for lane in LANES]
     commands: list[tuple[Any, ...]] = [("HMGET", keys.job(one), *FIELDS) for one in ids]
     commands += [("HEXISTS", keys.job(one), "body") for one in ids if closely]
@@ -79,7 +81,7 @@ async def look(
     commands += [("HGETALL", keys.load(backend)) for backend in backends]
     commands += [("XRANGE", keys.jobs(lane), "-", "+") for lane in LANES]
     commands += [("ZRANGE", keys.lease, 0, -1)]
-    reply = iter(await ask(lanes, commands))
+    reply = iter(server.ask(commands))
     jobs = {one: _record(one, values) for one in ids if (values := next(reply))[0] is not None}
     bodies = {one for one in ids if closely and next(reply)}
     wait = {queue: _names(next(reply)) for queue in queues}
@@ -89,7 +91,7 @@ async def look(
     entries = {(lane, one.decode()): fields[b"id"].decode() for lane in LANES for one, fields in next(reply)}
     lease = _names(next(reply))
     names = sorted({job.inbox for job in jobs.values() if job.st == "waiting" and closely})
-    there = await ask(lanes, [("EXISTS", keys.inbox(name)) for name in names]) if names else []
+    there = server.ask([("EXISTS", keys.inbox(name)) for name in names]) if names else []
     inboxes = {name for name, is_there in zip(names, there, strict=True) if is_there}
     return State(jobs, bodies, inboxes, wait, turn, due, lease, load, entries)
 
@@ -114,10 +116,10 @@ def _shares(load: dict[bytes, bytes] | list[bytes]) -> dict[str, tuple[int, int,
     return shares
 
 
-async def dump(lanes: Lanes) -> dict[str, Any]:
-    """Everything that the pool's keys hold, lifetimes apart."""
-    keys = sorted(await lanes.store.redis.keys(lanes.keys.base.replace("[", "\\[") + "*"))
-    kinds = await ask(lanes, [("TYPE", key) for key in keys]) if keys else []
+def dump(server: Server) -> dict[str, Any]:
+    """Everything that the pool's keys hold, lifetimes apart, but what lives for seconds of real time."""
+    keys = [name for name in server.names() if name.partition("}:")[2].partition(":")[0] not in SHORT]
+    kinds = server.ask([("TYPE", key) for key in keys])
     reads = {
         "hash": lambda key: ("HGETALL", key),
         "zset": lambda key: ("ZRANGE", key, 0, -1, "WITHSCORES"),
@@ -127,5 +129,5 @@ async def dump(lanes: Lanes) -> dict[str, Any]:
     }
     kinds = [kind.decode() if isinstance(kind, bytes) else kind for kind in kinds]
     there = [(key, kind) for key, kind in zip(keys, kinds, strict=True) if kind in reads]
-    values = await ask(lanes, [reads[kind](key) for key, kind in there]) if there else []
-    return {key.decode(): value for (key, _), value in zip(there, values, strict=True)}
+    values = server.ask([reads[kind](key) for key, kind in there])
+    return {key: value for (key, _), value in zip(there, values, strict=True)}

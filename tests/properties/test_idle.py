@@ -20,6 +20,8 @@ LOOKED_FOR_S = 4.0
 LEASE_S = 4.0
 WORKERS = 2
 PRESENCE = ("worker", "workers", "state", "states")
+PRESSED = 5
+"""Parts ahead of the command that ``press`` runs."""
 RENEWS_NOTHING = 7
 """Parts of the command: name, hash, number of keys, base, instant, worker, lease."""
 
@@ -30,6 +32,8 @@ def what(command: str, names: dict[str, str]) -> str:
     verb = parts[0].upper()
     if verb == "EVALSHA":
         name = names.get(parts[1], parts[1])
+        if name == "press":
+            return what(" ".join(parts[PRESSED:]), names)
         return f"{name} of jobs" if name == "renew" and len(parts) > RENEWS_NOTHING else name
     if len(parts) > 1 and parts[1].partition("}:")[2].partition(":")[0] in PRESENCE:
         return "presence"

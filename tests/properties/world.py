@@ -1,217 +1,232 @@
-"""One random installation over a store: its clock, its faults, and the one way that its actors reach the store."""
+"""One store, and all that is checked of it: whatever any process does there goes through ``World.execute``."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, TypeVar
+from typing import Any
 
-from buffer.access import Store, StoreUnavailable
-from buffer.job import End
-from buffer.keys import CTL_S, DONE_JOB_S, DONE_REPLY_S, INBOX_S
-from buffer.lanes import Lanes
-from buffer.records import Held, Limits, NewJob, Pulled, Renewed, Submitted, Watched
+from buffer.access import Command
+from buffer.keys import CTL_S, DONE_JOB_S, DONE_REPLY_S, INBOX_S, Keys
 from tests.properties import checks
-from tests.properties.ledger import Client, Ledger, Violation
-from tests.properties.schedule import Actor, Schedule
-from tests.properties.state import State, ask, dump, look
+from tests.properties.calls import Call, asked, call_of, owned
+from tests.properties.ledger import Ledger, Violation
+from tests.properties.server import Server
+from tests.properties.snapshots import Snapshots
+from tests.properties.state import State, dump, look
+from tests.properties.virtual import now_us
 
-T = TypeVar("T")
-START_US = 1_790_000_000_000_000
 SECOND = 1_000_000
-LOOK_FOR_LIFETIMES = 40
+LOOK_FOR_LIFETIMES = 100
+QUIET = frozenset(("append", "prefilled", "create", "peek", "place", "depths", "signal"))
+"""Scripts after which orders, leases and load are as they were."""
+REPEATED = frozenset(
+    ("submit", "requeue", "cancel", "watch", "create", "renew", "append", "release", "settle", "prefilled")
+)
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What a seed decides ahead."""
-
-    models: tuple[str, ...]
-    backends: dict[str, tuple[str, ...]]
-    limits: dict[str, Limits]
-    faulty: bool
-    jobs: int
-    max_wait_s: float
-    lease_s: float = 4.0
-    hold_s: float = 5.0
-
-
-def plan(rng: Random, *, faulty: bool = True, jobs: int) -> Plan:
-    models = ("small", "large", "odd")
-    backends: dict[str, tuple[str, ...]] = {"b1": ("small", "large"), "b2": ("large", "odd"), "b3": models}
-    if rng.random() < 0.3:
-        backends = {"b1": models}
-    limits = {name: _limits(rng) for name in backends}
-    return Plan(models, backends, limits, faulty, jobs, max_wait_s=rng.choice((1.0, 3.0, 8.0, 30.0)))
-
-
-def _limits(rng: Random) -> Limits:
-    slots = rng.choice((1, 1, 2, 2, 3, 5))
-    return Limits(
-        slots=slots,
-        kv=rng.choice((0, 60, 120)),
-        prefill=rng.choice((0, 30, 50)),
-        long=rng.choice((0, 1, 2)),
-        reserved_slots=rng.choice((0, 1)) if slots >= 4 else 0,
-        kv_reserve=rng.choice((0, 5)),
-    )
+class Names:
+    queues: tuple[str, ...]
+    backends: tuple[str, ...]
 
 
 class World:
-    def __init__(self, store: Store, rng: Random, plan: Plan) -> None:
-        self.rng, self.plan = rng, plan
-        self.schedule = Schedule(START_US)
-        self.lanes = Lanes(store)
-        self.lanes.clock = lambda: self.store_us
+    """``server``: the real store. The rest of the installation reaches it through ``far.Far``."""
+
+    def __init__(self, server: Server, rng: Random, names: Names) -> None:
+        self.server, self.rng, self.names = server, rng, names
+        self.keys = Keys(prefix=server.prefix)
         self.ledger = Ledger()
+        self.snapshots = Snapshots(server)
+        self.faulty = False
+        """Whether commands may be lost, late or sent twice."""
         self.back_us = 0
-        self.faults = plan.faulty
-        self.away_until_us = 0
-        """Until when the store cannot be reached."""
+        self.away_until_s = 0.0
         self.calls = 0
-        self.writes = 0
-        """Counts what may have changed the store: who looks for news need not ask between."""
-        self._ends: dict[tuple[str, ...], int] = {}
+        self.failure: BaseException | None = None
+        self.on_failure: Callable[[], None] = lambda: None
+        self._last: dict[str, bytes] = {}
+        """Stream that somebody waits at → its last entry."""
+        self._waiting: dict[asyncio.Event, tuple[str, ...]] = {}
+        self._ends: dict[tuple[str, str], int] = {}
         """Kind and name of a key with a short life → when it ends. Redis' own clock is not ours."""
 
     @property
-    def store_us(self) -> int:
+    def now_us(self) -> int:
         """The store's clock, which may go back."""
-        return self.schedule.now_us - self.back_us
+        return now_us() - self.back_us
 
-    async def sleep(self, actor: Actor, least_s: float, most_s: float | None = None) -> None:
-        await self.schedule.sleep(actor, self.rng.uniform(least_s, most_s if most_s is not None else least_s))
+    @property
+    def unreachable(self) -> bool:
+        return asyncio.get_running_loop().time() < self.away_until_s
 
-    async def call(
-        self, actor: Actor, run: Callable[[], Awaitable[T]], *, twice: bool = True, under: tuple[str, int] | None = None
-    ) -> T:
-        """One exchange with the store. With faults it may be lost on its way there or back, or (``twice``) run again.
+    def chance(self) -> float:
+        return self.rng.random() if self.faulty else 1.0
 
-        ``under``: job and fence; if it was taken, it was under the job's one fence. Raises ``StoreUnavailable``.
-        """
-        await self.sleep(actor, 0.0005, 0.01)
-        chance = self.rng.random() if self.faults else 1.0
-        if chance < 0.01 or self.schedule.now_us < self.away_until_us:
-            await self.sleep(actor, 0.1, 2.0)
-            raise StoreUnavailable("lost on the way there")
-        await self._expire()
-        if under is not None:
-            await self._see(under[0])
-        result = await run()
-        self.writes += 1
-        self._taken(result, under)
-        if twice and self.rng.random() < 0.06:
-            result = await self._again(run, result)
-        await self._look()
-        if chance < 0.03:
-            await self.sleep(actor, 0.1, 3.0)
-            raise StoreUnavailable("lost on the way back")
-        await self.sleep(actor, 0.0005, 0.01)
+    async def later(self, least_s: float, most_s: float) -> None:
+        await asyncio.sleep(self.rng.uniform(least_s, most_s))
+
+    def execute(self, commands: Sequence[Command]) -> list[Any]:
+        """At one instant, on the real store. What does not hold is noted as the world's failure."""
+        try:
+            self._expire()
+            results = [self._run(command) for command in commands]
+            if any((call := call_of(command)) is not None and call.name not in QUIET for command in commands):
+                self.check()
+            self._wake()
+        except AssertionError as found:
+            self.fail(found)
+            raise
+        return results
+
+    def fail(self, found: BaseException) -> None:
+        self.failure = self.failure or found
+        self.on_failure()
+
+    def _run(self, command: Command) -> Any:
+        call = call_of(command)
+        if call is None:
+            return self._send(command)
+        command = (*command[:4], self.now_us, *command[5:])
+        before = [(job, fence, self._fence(job)) for job, fence in owned(call)]
+        wanted = asked.get() if call.name == "pull" else None
+        found = self.look(closely=True) if wanted is not None else None
+        result = self._send(command)
+        self._taken(call, before, result)
+        if call.name in REPEATED and self.chance() < 0.05:
+            result = self._again(call, command, result)
+        self._note(call, result)
+        if found is not None and wanted is not None:
+            checks.check_pull(found, replace(wanted, now_us=self.now_us), [fields[0].decode() for fields in result[0]])
         return result
 
-    async def _again(self, run: Callable[[], Awaitable[T]], first: T) -> T:
+    def _send(self, command: Command) -> Any:
+        (result,) = self.server.ask([command])
+        return result
+
+    def _again(self, call: Call, command: Command, first: Any) -> Any:
         """P10."""
-        before = await dump(self.lanes)
-        second = await run()
-        after = await dump(self.lanes)
+        before = dump(self.server)
+        second = self._send(command)
+        after = dump(self.server)
         changed = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
         if changed:
-            raise Violation(f"P10: run again (result {first!r}, then {second!r}), a script changed {changed}")
+            raise Violation(f"P10: {call.name} run again ({first!r}, then {second!r}) changed {changed}")
+        self.ledger.counts["repeated"] += 1
         return self.rng.choice((first, second))
 
-    async def _see(self, job_id: str) -> None:
-        (fence,) = await ask(self.lanes, [("HGET", self.lanes.keys.job(job_id), "fence")])
-        if fence is not None:
-            self.ledger.fence(job_id, int(fence))
+    def _fence(self, job: str) -> int | None:
+        (fence,) = self.server.ask([("HGET", self.keys.job(job), "fence")])
+        return None if fence is None else int(fence)
 
-    def _taken(self, result: Any, under: tuple[str, int] | None) -> None:
-        """P3."""
-        if under is not None and result not in ("lost", "orphan", "gone", "done"):
-            self.ledger.accepted(*under, what=f"something ({result!r})")
+    def _taken(self, call: Call, before: Sequence[tuple[str, int, int | None]], result: Any) -> None:
+        """P3: what was taken, was taken under the job's one fence."""
+        if isinstance(result, Exception):
+            raise Violation(f"P3: {call.name} was refused by the server: {result}")
+        results = result if call.name in ("append", "renew") else [result] if before else []
+        for (job, fence, current), one in zip(before, results, strict=True):
+            word = one[0] if isinstance(one, list) else one
+            if isinstance(word, bytes) and word in (b"lost", b"orphan", b"gone", b"done", b"adopt"):
+                continue
+            if call.name == "append" and current != fence:
+                raise Violation(f"P3: an append to {job} was taken under fence {fence}, the job is at {current}")
+            if current != fence:
+                raise Violation(f"P3: {call.name} ({word!r}) of {job} was taken under {fence}, the job is at {current}")
 
-    async def _look(self) -> None:
+    def _note(self, call: Call, result: Any) -> None:
+        """Lifetimes that begin anew."""
+        if call.name == "create" or (call.name == "watch" and result[0] == 1):
+            self._ends_after("inbox", str(call.args[1]), INBOX_S)
+        elif call.name == "renew":
+            self._ends_after("ctl", str(call.args[1]), CTL_S)
+        elif call.name == "submit" and result[0] in (b"new", b"restored"):
+            for kind in ("job", "reply"):
+                self._ends.pop((kind, str(call.args[1])), None)
+
+    def check(self) -> None:
+        """P3 and P5, and what has ended."""
         self.calls += 1
-        state = await self.look()
+        state = self.look()
         checks.check_state(state, self.ledger)
         for job in state.jobs.values():
             if job.st == "done" and ("job", job.id) not in self._ends:
-                await self._ends_after("job", job.id, DONE_JOB_S)
-                await self._ends_after("reply", job.id, DONE_JOB_S if job.det else DONE_REPLY_S)
+                self._ends_after("job", job.id, DONE_JOB_S)
+                self._ends_after("reply", job.id, DONE_JOB_S if job.det else DONE_REPLY_S)
         if self.calls % LOOK_FOR_LIFETIMES == 0:
-            await checks.check_lifetimes(self.lanes)
+            checks.check_lifetimes(self.server, self.keys)
 
-    async def look(self, *, closely: bool = False) -> State:
+    def look(self, *, closely: bool = False) -> State:
         """Of the jobs that were not seen to be done."""
         ids = [one for one in self.ledger.clients if ("job", one) not in self._ends]
-        return await look(self.lanes, ids, self.plan.models, list(self.plan.backends), closely=closely)
+        return look(self.server, self.keys, ids, self.names.queues, self.names.backends, closely=closely)
 
-    async def _expire(self) -> None:
-        now = self.schedule.now_us
-        for name in [name for name, at in self._ends.items() if at < now]:
-            kind, key = name
-            self.writes += 1
-            await ask(self.lanes, [("DEL", getattr(self.lanes.keys, kind)(key))])
-            if kind == "job":
-                self._ends[name] = now + 10**12
-            else:
-                del self._ends[name]
-
-    async def _lives(self, kind: str, name: str) -> None:
-        """An inbox or a ctl stream was made, or its life begun anew."""
-        await self._ends_after(kind, name, INBOX_S if kind == "inbox" else CTL_S)
-
-    async def _ends_after(self, kind: str, name: str, seconds: int) -> None:
+    def _ends_after(self, kind: str, name: str, seconds: int) -> None:
         """A key's lifetime in virtual time. In real time it is to be there as long as the test runs."""
-        self._ends[kind, name] = self.schedule.now_us + seconds * SECOND
-        await ask(self.lanes, [("EXPIRE", getattr(self.lanes.keys, kind)(name), 3600)])
+        self._ends[kind, name] = now_us() + seconds * SECOND
+        self.server.ask([("EXPIRE", getattr(self.keys, kind)(name), 36_000)])
 
-    async def create_inbox(self, name: str) -> bool:
-        new = await self.lanes.create_inbox(name)
-        await self._lives("inbox", name)
-        return new
+    def _expire(self) -> None:
+        now = now_us()
+        for kind, name in [one for one, at in self._ends.items() if at < now]:
+            self.server.ask([("DEL", getattr(self.keys, kind)(name))])
+            if kind == "job":
+                self._ends[kind, name] = now + 10**12
+            else:
+                del self._ends[kind, name]
 
-    async def watch(self, inbox: str, ids: Sequence[str]) -> Watched:
-        watched = await self.lanes.watch(inbox, ids)
-        if watched.inbox_there:
-            await self._lives("inbox", inbox)
-        return watched
+    # --- readers that wait
 
-    async def renew(self, worker: str, jobs: Sequence[Held]) -> list[Renewed]:
-        """``Lanes.renew``. P3: what is taken is under the job's one fence."""
-        for job in jobs:
-            await self._see(job.id)
-        renewed = await self.lanes.renew(worker, jobs, self.plan.lease_s)
-        await self._lives("ctl", worker)
-        for job, one in zip(jobs, renewed, strict=True):
-            if one.status in ("ok", "cancel"):
-                self.ledger.accepted(job.id, job.fence, "a renew")
-        return renewed
+    async def news(self, streams: Iterable[str], until_s: float) -> None:
+        """Returns when one of the streams has changed, or at ``until_s``, or when the store goes away."""
+        event = asyncio.Event()
+        self._waiting[event] = tuple(streams)
+        try:
+            async with asyncio.timeout_at(until_s):
+                await event.wait()
+        except TimeoutError:
+            pass
+        finally:
+            del self._waiting[event]
 
-    async def submit(self, job: NewJob, *, limit: int = 0) -> Submitted:
-        """``Lanes.submit``. The job must be among the ledger's clients."""
-        submitted = await self.lanes.submit(job, limit=limit)
-        if submitted.status == "new":
-            self.ledger.top[job.id] = 0
-            self._ends.pop(("job", job.id), None)
-            self._ends.pop(("reply", job.id), None)
-        return submitted
+    def _wake(self) -> None:
+        keys = sorted({key for streams in self._waiting.values() for key in streams})
+        if not keys:
+            return
+        lasts = self.server.ask([("XREVRANGE", key, "+", "-", "COUNT", 1) for key in keys])
+        now = {key: (last[0][0] if last else b"") for key, last in zip(keys, lasts, strict=True)}
+        changed = {key for key, last in now.items() if self._last.get(key, b"") != last}
+        self._last.update(now)
+        for event, streams in self._waiting.items():
+            if changed.intersection(streams):
+                event.set()
 
-    async def pull(self, worker: str, backend: str, models: Sequence[str], want: int) -> Pulled:
-        """``Lanes.pull``, checked against what it found."""
-        found = await self.look(closely=True)
-        limits = self.plan.limits[backend]
-        pulled = await self.lanes.pull(worker, backend, models, want=want, limits=limits, lease_s=self.plan.lease_s)
-        checks.check_pull(found, checks.Asked(backend, models, limits, want, self.store_us), pulled.jobs)
-        return pulled
+    # --- what becomes of the store itself
 
-    def deliver(self, client: Client, piece: str) -> None:
-        if not client.left:
-            self.ledger.deliver(client.job.id, piece)
+    def away(self, seconds: float) -> None:
+        """Nobody reaches it for so long; whoever waits at it is cut off."""
+        self.away_until_s = max(self.away_until_s, asyncio.get_running_loop().time() + seconds)
+        for event in self._waiting:
+            event.set()
 
-    def finish(self, client: Client, kind: str) -> None:
-        if not client.left:
-            self.ledger.finish(client.job.id, kind)
+    def snapshot(self) -> None:
+        self.snapshots.take(now_us(), self._ends)
 
+    def empty(self) -> None:
+        """It came back, and had kept nothing."""
+        self.server.empty()
+        self.snapshots.forget()
+        self._forget({})
 
-CANCELLED = End("cancelled")
+    def roll_back(self, age_s: float) -> None:
+        """It came back as it had been up to so long ago."""
+        snapshot = self.snapshots.some(round(age_s * SECOND))
+        if snapshot is not None:
+            self.snapshots.back_to(snapshot)
+            self._forget(snapshot.ends)
+
+    def _forget(self, ends: dict[tuple[str, str], int]) -> None:
+        self._ends, self._last = dict(ends), {}
+        self.ledger.forget()

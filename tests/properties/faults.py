@@ -1,0 +1,91 @@
+"""What goes wrong, and when."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tests.properties.processes import WorkerProcess
+
+if TYPE_CHECKING:
+    from tests.properties.installation import Installation
+
+FAULTS_S = 40.0
+
+
+class Faults:
+    def __init__(self, installation: Installation) -> None:
+        self._it = installation
+        self._world, self._rng = installation.world, installation.rng
+
+    async def run(self) -> None:
+        """For ``FAULTS_S`` seconds; after that nothing is lost any more."""
+        world, rng = self._world, self._rng
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + FAULTS_S
+        faults = {
+            "pause worker": (4, self._pause_worker),
+            "pause gateway": (4, self._pause_gateway),
+            "crash worker": (3, self._crash_worker),
+            "crash gateway": (1, self._crash_gateway),
+            "drain worker": (2, self._drain),
+            "clock back": (2, self._clock),
+            "store away": (2, self._away),
+            "empty restart": (1, self._empty),
+            "rollback": (1, self._rollback),
+        }
+        names, weights = list(faults), [weight for weight, _ in faults.values()]
+        while loop.time() < end_s:
+            await asyncio.sleep(rng.uniform(0.3, 3.0))
+            (name,) = rng.choices(names, weights)
+            world.ledger.counts[name] += 1
+            await faults[name][1]()
+        world.faulty = False
+
+    async def _pause_worker(self) -> None:
+        short, long = self._rng.uniform(0.5, 3.0), self._rng.uniform(4.5, 10.0)
+        self._rng.choice(self._it.workers).far.pause(self._rng.choice((short, long)))
+
+    async def _pause_gateway(self) -> None:
+        short, long = self._rng.uniform(0.5, 8.0), self._rng.uniform(15.0, 22.0)
+        self._rng.choice(self._it.gateways).far.pause(self._rng.choice((short, short, long)))
+
+    async def _crash_worker(self) -> None:
+        number = self._rng.randrange(len(self._it.workers))
+        old = self._it.workers[number]
+        await old.crash()
+        await asyncio.sleep(self._rng.uniform(0.0, 4.0))
+        self._it.workers[number] = self._it.new_worker(_backends(old))
+
+    async def _crash_gateway(self) -> None:
+        number = self._rng.randrange(len(self._it.gateways))
+        old = self._it.gateways[number]
+        await old.crash()
+        for client in old.served:
+            client.left, client.orphaned = client.left or not client.over, True
+        self._it.gateways[number] = self._it.new_gateway()
+
+    async def _drain(self) -> None:
+        number = self._rng.randrange(len(self._it.workers))
+        old = self._it.workers[number]
+        self._it.leaving.append(old)
+        old.stop.set()
+        self._it.workers[number] = self._it.new_worker(_backends(old))
+
+    async def _clock(self) -> None:
+        self._world.back_us = 2_000_000 - self._world.back_us
+
+    async def _away(self) -> None:
+        self._world.away(self._rng.uniform(0.5, 5.0))
+
+    async def _empty(self) -> None:
+        self._world.away(self._rng.uniform(0.1, 3.0))
+        self._world.empty()
+
+    async def _rollback(self) -> None:
+        self._world.away(self._rng.uniform(0.1, 3.0))
+        self._world.roll_back(self._rng.uniform(1.0, 20.0))
+
+
+def _backends(process: WorkerProcess) -> list[str]:
+    return [engine.name for pool in process.worker.pools for engine in pool.engines]
