@@ -43,6 +43,8 @@ class Catalog:
         self._expected = frozenset(expected)
         self._families = families
         self._cold_until = time.monotonic() + cold_s
+        self._blank_s = _EMPTIED_S if cold_s > 0 else 0.0
+        self._blank_until = 0.0
         self._reading = asyncio.Lock()
         self._read_at = float("-inf")
         """Also where it failed."""
@@ -70,8 +72,12 @@ class Catalog:
             self._read_at = time.monotonic()
             if found.states:
                 self._last_known = found
-            if self._models is not None and _is_whole(self._models) and not _is_whole(found):
-                self._cold_until = self._read_at + _EMPTIED_S
+            if not _is_whole(found):
+                if self._models is None:
+                    # Nobody has looked before: it may have been emptied a moment ago.
+                    self._blank_until = self._read_at + self._blank_s
+                elif _is_whole(self._models):
+                    self._cold_until = self._read_at + _EMPTIED_S
             self._models = found
             return self._models
 
@@ -101,7 +107,7 @@ class Catalog:
         try:
             models = await self.read()
             model = models.find(name)
-            while (model is None or not models.workers) and self._is_cold(models):
+            while (model is None or not models.workers) and (self._is_cold(models) or self._is_blank(models)):
                 await asyncio.sleep(_LOOK_AGAIN_S)
                 models = await self.read(_LOOK_AGAIN_S)
                 model = models.find(name)
@@ -127,6 +133,9 @@ class Catalog:
         if model and backend in model.stand_ins:
             told.append((b"x-doublebuffer-fallback", model.stand_ins[backend].encode("ascii", "replace")))
         return told
+
+    def _is_blank(self, models: Models) -> bool:
+        return time.monotonic() < self._blank_until and not _is_whole(models)
 
     def _is_cold(self, models: Models) -> bool:
         if time.monotonic() > self._cold_until:
