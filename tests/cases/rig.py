@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import redis.asyncio
 
-from tests.acceptance.site import Site, backend, run_site
+from tests.acceptance.site import Servers, Site, backend, run_site
 from tests.cases.reply import Reply
 from tests.rig.scripted import Scripted
 
@@ -200,15 +200,17 @@ async def run_bench(
     key: str = "",
     api_key: str = "",
     workers: int = 2,
+    store: Servers | None = None,
 ) -> AsyncIterator[Bench]:
     """``others``: further back ends. ``more``: in place of ``settings()``. ``key``: one of its keys. ``api_key``: the
-    one that the first engine is sent."""
+    one that the first engine is sent. ``store``: a Redis that is running, in place of one without persistence.
+    """
     async with contextlib.AsyncExitStack() as stack:
         one = await stack.enter_async_context(oai or Scripted("openai", kind="vllm", models=[OAI]))
         two = await stack.enter_async_context(oll or Scripted("ollama", models=[OLL]))
         backends = [backend("fb1", one.kind, one.url, api_key=api_key), backend("fb2", "ollama", two.url), *others]
         site = await stack.enter_async_context(
-            run_site(backends, workers=workers, settings=more or settings(), key=key)
+            run_site(backends, workers=workers, settings=more or settings(), key=key, store=store)
         )
         client = await stack.enter_async_context(httpx.AsyncClient(base_url=site.url, trust_env=False, timeout=30))
         yield Bench(site, one, two, client, key)
