@@ -213,7 +213,7 @@ async def test_vectors_have_a_state_and_no_stream() -> None:
         ids: list[bytes] = []
 
         async def there() -> bool:
-            ids[:] = [k async for k in g.lanes.store.redis.scan_iter(match="*job:*")]
+            ids[:] = [k async for k in g.lanes.store.redis.scan_iter(match=f"{g.lanes.store.prefix}*job:*")]
             return bool(ids)
 
         await until(there)
