@@ -117,9 +117,13 @@ async def _publish(store: Store, base: str, index: str, key: str, name: str, *, 
     ttl_ms = max(1, round(ttl_s * 1000))
     until_us = int((time.time() + ttl_s) * 1_000_000)
     # Also where memory is full: without workers and back ends, nothing that waits there would come to an end.
-    commands: list[tuple[Any, ...]] = [("SET", key, value, "PX", ttl_ms), ("ZADD", index, until_us, name)]
-    pressing = [store.pressing(base, command) for command in commands]
-    await _all(store, [*pressing, ("PEXPIRE", index, max(ttl_ms, 60_000))])
+    # All in one form: after a restart it is unknown, and what is sent once more comes behind the rest.
+    commands: list[tuple[Any, ...]] = [
+        ("SET", key, value, "PX", ttl_ms),
+        ("ZADD", index, until_us, name),
+        ("PEXPIRE", index, max(ttl_ms, 60_000)),
+    ]
+    await _all(store, [store.pressing(base, command) for command in commands])
 
 
 async def _read(store: Store, index: str, key: Any, form: type[_State]) -> list[_State]:

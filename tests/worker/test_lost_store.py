@@ -25,14 +25,14 @@ from worker.pool import Pool
 DONE = End("done")
 WORDS = 120
 TEXT = "".join(f"{count} " for count in range(WORDS))
-WATCH_S = 0.3
+WATCH_S = 0.2
 
 
 def talk(_: Recorded) -> list[Piece]:
-    """Numbered words for two seconds."""
+    """Numbered words for a second and a half."""
     words: list[Piece] = []
     for count in range(WORDS):
-        words += [f"{count} ", Sleep(2 / WORDS)]
+        words += [f"{count} ", Sleep(1.5 / WORDS)]
     return [role(), *words, *answer("openai", "")[2:]]
 
 
