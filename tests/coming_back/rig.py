@@ -148,8 +148,8 @@ class Reader:
                     return found[0]
         raise AssertionError("the stream has ended")
 
-    async def rest(self) -> list[Event]:
-        async with asyncio.timeout(15):
+    async def rest(self, *, within_s: float = 15) -> list[Event]:
+        async with asyncio.timeout(within_s):
             return [event async for block in self._blocks for event in events(block)]
 
 
