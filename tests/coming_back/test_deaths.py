@@ -107,14 +107,13 @@ async def test_its_worker_is_killed_while_it_is_away() -> None:
 async def test_its_gateway_is_killed_and_it_sends_its_key_again() -> None:
     """It joins what runs: the engine is asked once."""
     async with installation() as site:
-        async with site.client(0) as client:
-            async with client.stream("POST", CHAT, json=asked(), headers=KEY) as response:
-                id = response.headers["x-doublebuffer-id"]
-                reader = Reader(response)
-                await numbers(reader, 5)
-                kill(site.gateways[0])
-                with pytest.raises(httpx.RemoteProtocolError):
-                    await reader.rest()
+        async with site.client(0) as client, client.stream("POST", CHAT, json=asked(), headers=KEY) as response:
+            id = response.headers["x-doublebuffer-id"]
+            reader = Reader(response)
+            await numbers(reader, 5)
+            kill(site.gateways[0])
+            with pytest.raises(httpx.RemoteProtocolError):
+                await reader.rest()
         async with site.client(1) as client:
             again = await client.post(CHAT, json=asked(), headers=KEY)
             assert again.headers["x-doublebuffer-id"] == id
