@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +30,17 @@ class Tried:
     @property
     def broken(self) -> bool:
         return self.spoke and self.how != "done"
+
+
+def most_at_once(attempts: Mapping[str, Sequence[Tried]]) -> int:
+    """At one back end; of those that died with it, nobody knows until when."""
+    most = 0
+    everything = [tried for some in attempts.values() for tried in some if tried.how != "died"]
+    for backend in {tried.backend for tried in everything}:
+        own = [tried for tried in everything if tried.backend == backend]
+        steps = sorted([(tried.began_at, 1) for tried in own] + [(tried.ended_at, -1) for tried in own])
+        most = max(most, *itertools.accumulate(step for _, step in steps))
+    return most
 
 
 def read_attempts(path: Path) -> Mapping[str, list[Tried]]:

@@ -93,6 +93,18 @@ class Child:
         await asyncio.sleep(for_s)
         self._wanted.set()
 
+    async def freeze(self, for_s: float) -> None:
+        """Stops it where it is, and lets it go on after ``for_s`` seconds."""
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        process.send_signal(signal.SIGSTOP)
+        try:
+            await asyncio.sleep(for_s)
+        finally:
+            if process.returncode is None:
+                process.send_signal(signal.SIGCONT)
+
     async def _end(self) -> None:
         process = self._process
         if process is None or process.returncode is not None:

@@ -89,8 +89,10 @@ class Crowd:
         gone = self.gateways[result.gateway].was_killed(result.began_at - BEFORE_S, result.ended_at + AFTER_S)
         if gone and result.outcome == "cut off":
             result.outcome = "gateway killed"
-        elif gone and result.outcome == "forgotten" and self.redis.was_emptied(result.began_at, result.ended_at):
-            result.outcome = "gone with its store"
+        elif gone and result.returns and self.redis.was_emptied(result.began_at, result.ended_at):
+            # Only the store still knew of it.
+            lost = result.outcome in ("forgotten", "error in the answer")
+            result.outcome = "gone with its store" if lost else result.outcome
         return True
 
     def _took(self, result: Result) -> None:

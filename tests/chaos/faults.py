@@ -47,6 +47,10 @@ class Faults:
                 await self.workers[fault.target].down(signal.SIGTERM, fault.for_s)
             case "gateway killed":
                 await self.gateways[fault.target].down(signal.SIGKILL, fault.for_s)
+            case "worker frozen":
+                await self.workers[fault.target].freeze(fault.for_s)
+            case "gateway frozen":
+                await self.gateways[fault.target].freeze(fault.for_s)
             case "engine killed":
                 await self.engines[fault.target].down(signal.SIGKILL, fault.for_s)
             case "redis killed, AOF":

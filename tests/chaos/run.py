@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 
 from tests.chaos.account import Account
-from tests.chaos.attempts import Tried, read_attempts
+from tests.chaos.attempts import Tried, most_at_once, read_attempts
 from tests.chaos.children import Child, Redis
 from tests.chaos.client import Result
 from tests.chaos.crowd import Crowd
@@ -200,7 +200,10 @@ async def run_chaos(seed: int, options: Options) -> Account:
             site.folder,
             crashes,
             site.complaints(),
-            {"times that a client found its gateway down": crowd.unreached},
+            {
+                "times that a client found its gateway down": crowd.unreached,
+                f"most at once at a back end of {options.slots} places": most_at_once(attempts),
+            },
         )
     (site.folder / "account.txt").write_text(f"{account.table()}\n\n{account.details()}\n", encoding="utf-8")
     return account

@@ -9,7 +9,9 @@ from typing import Literal
 Kind = Literal[
     "worker killed",
     "worker told to stop",
+    "worker frozen",
     "gateway killed",
+    "gateway frozen",
     "engine streams broken",
     "engine stalled",
     "engine answers 5xx",
@@ -23,7 +25,9 @@ Kind = Literal[
 PER_MINUTE: dict[Kind, float] = {
     "worker killed": 5,
     "worker told to stop": 2,
+    "worker frozen": 2,
     "gateway killed": 1,
+    "gateway frozen": 1,
     "engine streams broken": 5,
     "engine stalled": 2,
     "engine answers 5xx": 3,
@@ -109,6 +113,9 @@ def _drawn(draw: Random, at_s: float, kind: Kind, target: int, stall_s: float) -
             return Fault(at_s, kind, target, for_s=draw.choice((stall_s / 3, 3 * stall_s)))
         case "engine answers 5xx":
             return Fault(at_s, kind, target, draw.choice(BURSTS), draw.uniform(0.5, 2.0))
+        case "worker frozen" | "gateway frozen":
+            # Some long enough to be taken for dead.
+            return Fault(at_s, kind, target, for_s=draw.uniform(1.0, 6.0))
         case "redis frozen":
             return Fault(at_s, kind, target, for_s=FROZEN_S)
         case _:
