@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from redis import exceptions as errors
 
 from buffer.link import COMMAND_TIMEOUT_S, EAGER_S, ONCE_S, Command, Link
-from buffer.mending import mend
+from buffer.mending import Mending
 from buffer.scripting import by_sha, script
 from buffer.trouble import SPOILT, StoreUnavailable, Trouble, spoilt, trouble, unavailable
 
 __all__ = ["COMMAND_TIMEOUT_S", "MAX_BLOCK_S", "Command", "Entry", "Store", "StoreUnavailable", "entries_of", "trouble"]
 
-log = logging.getLogger("doublebuffer.buffer")
-
 MAX_BLOCK_S = 30.0
 """Longest blocking read."""
 EAGER_BYTES_S = 10_000_000
 """Bytes for each of which a second more is waited: a picture takes its time."""
-MEND_EVERY_S = 5.0
 
 Entry = tuple[str, dict[bytes, bytes]]
 """A stream entry: its id, its fields."""
@@ -40,7 +36,7 @@ class Store:
     def __init__(self, link: Link, *, prefix: str) -> None:
         self._link = link
         self.prefix = prefix
-        self._mended_at = float("-inf")
+        self._mending = Mending(self)
 
     @property
     def redis(self) -> Any:
@@ -95,6 +91,7 @@ class Store:
         A script that the store does not know is loaded and sent again, behind the rest. ``again``: if the connection
         breaks, all of them are sent once more.
         """
+        began_at = asyncio.get_running_loop().time()
         results = await self.pipeline(commands, again=again, patient=patient, within_s=within_s)
         unknown = [i for i, result in enumerate(results) if isinstance(result, errors.NoScriptError)]
         if unknown:
@@ -105,9 +102,12 @@ class Store:
             found = await self._beside(rest[0], [*loads, *rest], again=again, within_s=within_s)
             for i, result in zip(unknown, found[len(loads) :], strict=True):
                 results[i] = result
-        for command, result in zip(commands, results, strict=True):
-            if isinstance(result, Exception):
-                await self._see_to(command, result)
+        for i, (command, result) in enumerate(zip(commands, results, strict=True)):
+            if isinstance(result, Exception) and await self._mended(command, result, began_at):
+                if again:
+                    (results[i],) = await self._beside(command, [command], again=again, within_s=within_s)
+                if isinstance(results[i], Exception):
+                    raise unavailable(SPOILT) from results[i]
         return results
 
     async def eager(self, commands: Sequence[Command]) -> list[Any]:
@@ -127,23 +127,19 @@ class Store:
         """Commands to the server that ``like`` went to."""
         return await self.pipeline(commands, again=again, patient=False, within_s=within_s)
 
-    async def _see_to(self, command: Command, error: Exception) -> None:
-        """The error of a single command: one of the store's is raised as such, one of the command's own is left."""
+    async def _mended(self, command: Command, error: Exception, began_at: float) -> bool:
+        """Whether it is worth to try a command again that failed because of what the store held.
+
+        An error of the store's is raised as such, one of the command's own is left.
+        """
         if refusal := await self._link_of(key_of(command)).refuse(error):
             raise refusal from error
-        if spoilt(error, script=command[0] == "EVALSHA"):
-            await self._mend(command, error)
-            raise unavailable(SPOILT) from error
-
-    async def _mend(self, command: Command, error: Exception) -> None:
-        """Somebody else wrote to keys of ours: drops what no script can work with, seldom enough to cost nothing."""
-        now = asyncio.get_running_loop().time()
-        if now - self._mended_at < MEND_EVERY_S:
-            return
-        self._mended_at = now
+        if not spoilt(error, script=command[0] == "EVALSHA"):
+            return False
         name = by_sha()[command[1]].name if command[0] == "EVALSHA" else command[0]
-        gone = await mend(self, key_of(command))
-        log.error("%s met what Doublebuffer never wrote (%s); dropped: %s", name, type(error).__name__, gone or "none")
+        if not await self._mending.due_to(name, key_of(command), began_at):
+            raise unavailable(SPOILT) from error
+        return True
 
     # --- reads that wait
 
@@ -163,10 +159,10 @@ class Store:
         block_ms = max(1, int(min(block_s, MAX_BLOCK_S) * 1000))
         read: Command = ("XREAD", "COUNT", count, "BLOCK", block_ms, "STREAMS", *streams.keys(), *streams.values())
         trims: list[Command] = [("XTRIM", key, "MINID", last) for key, last in (trim or {}).items()]
+        began_at = asyncio.get_running_loop().time()
         result = await self._read([*trims, read], block_ms / 1000)
         if isinstance(result, Exception):
-            await self._see_to(read, result)
-            raise result
+            raise (unavailable(SPOILT) if await self._mended(read, result, began_at) else result) from result
         return entries_of(result)
 
     async def _read(self, commands: Sequence[Command], block_s: float) -> Any:

@@ -144,10 +144,10 @@ class ClusterStore(Store):
     async def _beside(self, like: Command, commands: Sequence[Command], *, again: bool, within_s: float) -> list[Any]:
         return await self._run(self._slot(key_of(like)), commands, again, False, within_s)
 
-    async def _see_to(self, command: Command, error: Exception) -> None:
+    async def _mended(self, command: Command, error: Exception, began_at: float) -> bool:
         if trouble(error) is not None:
             self._stale = True
-        await super()._see_to(command, error)
+        return await super()._mended(command, error, began_at)
 
     async def _read(self, commands: Sequence[Command], block_s: float) -> Any:
         link = await self._link_for(self._slot(key_of(commands[-1])))

@@ -6,6 +6,8 @@ their gateways find that out as after an empty restart.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,10 @@ from buffer.trouble import SPOILT, unavailable
 if TYPE_CHECKING:
     from buffer.access import Store
 
+log = logging.getLogger("doublebuffer.buffer")
+
 SCAN_AT_ONCE = 1000
+LOOK_AGAIN_S = 5.0
 MOST_TOLD = 8
 """Names in a log line."""
 _BASE = re.compile(r"^.*?\{[^}]*\}:")
@@ -51,6 +56,34 @@ _MAY_LACK = {"read", "inputs", "left_until"}
 _NUMBER = re.compile(rb"^-?\d+(\.\d+)?$")
 _ENTRY = re.compile(rb"^\d+-\d+$")
 _SHARE = re.compile(rb"^\d+,\d+,\d+$")
+
+
+class Mending:
+    """When to look: after a script or a command that failed at what it found, once for all that did so."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._turn = asyncio.Lock()
+        self._looked_at = float("-inf")
+        self._dropped_at = float("-inf")
+
+    async def due_to(self, name: str, key: str, began_at: float) -> bool:
+        """``name`` failed, begun at ``began_at``, on the pool that ``key`` is of. True: something was dropped since.
+
+        Where a look found nothing, the next one is not before ``LOOK_AGAIN_S``. Raises ``StoreUnavailable``.
+        """
+        now = asyncio.get_running_loop().time
+        async with self._turn:
+            if self._dropped_at > began_at:
+                return True
+            if self._looked_at > self._dropped_at and now() - self._looked_at < LOOK_AGAIN_S:
+                return False
+            gone = await mend(self._store, key)
+            self._looked_at = now()
+            if gone:
+                self._dropped_at = self._looked_at
+            log.error("%s met what Doublebuffer never wrote; dropped: %s", name, gone or "nothing")
+            return bool(gone)
 
 
 async def mend(store: Store, key: str) -> str:

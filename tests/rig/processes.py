@@ -96,6 +96,13 @@ class Process:
     def send(self, number: signal.Signals) -> None:
         self._child.send_signal(number)
 
+    def freeze(self) -> None:
+        """It keeps all that it has and does nothing, until ``thaw``."""
+        self.send(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self.send(signal.SIGCONT)
+
     def kill(self) -> None:
         """As the kernel would end it: nothing is handed back."""
         self._child.kill()
