@@ -54,6 +54,8 @@ class ApiKey(Struct, omit_defaults=True, kw_only=True, forbid_unknown_fields=Tru
     """Its user headers count."""
     requests_per_minute: int | None = None
     """Most in any minute, over all gateways. None: no limit."""
+    models: bool = True
+    """It may bring models to Ollama back ends, make, copy, send and remove them."""
     share: float | None = None
     """Part of a back end's places that it may have while others wait. None: no limit."""
 

@@ -10,6 +10,7 @@ from typing import Any
 from buffer.settings import Settings
 from buffer.telemetry import CONTENT_TYPE, Telemetry
 from doublebuffer.serving import bind, serve, url_of
+from gateway.auth import Keyring
 
 LAST_SCRAPE_S = 1.0
 
@@ -32,20 +33,23 @@ async def metrics_served(settings: Settings, telemetry: Telemetry) -> AsyncItera
     with bind(settings.host, settings.metrics_port, names="DOUBLEBUFFER_METRICS_PORT") as listener:
         address = f"{url_of(listener)}/metrics"
         async with asyncio.TaskGroup() as group:
-            group.create_task(serve(_app(telemetry), listener, stop, drain_s=LAST_SCRAPE_S))
+            app = _app(telemetry, Keyring(settings.api_keys))
+            group.create_task(serve(app, listener, stop, drain_s=LAST_SCRAPE_S))
             try:
                 yield address
             finally:
                 stop.set()
 
 
-def _app(telemetry: Telemetry) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
+def _app(telemetry: Telemetry, keyring: Keyring) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await _live(receive, send)
         elif scope["type"] == "http":
             status, kind, body = 404, "text/plain", b"not found\n"
-            if scope["path"] == "/metrics":
+            if keyring.holder(scope["path"], dict(scope["headers"])) is None:
+                status, body = 401, b"a valid API key is needed\n"
+            elif scope["path"] == "/metrics":
                 status, kind, body = 200, CONTENT_TYPE, telemetry.exposition(None)
             headers = [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode())]
             await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -53,11 +53,12 @@ name = "open-webui"
 key = "..."                       # or its hash: printf %s "$KEY" | sha256sum gives what comes after "sha256:"
 lanes = ["thinking", "fast"]      # lanes above a chat's own that it may choose
 trusted = true                    # its X-OpenWebUI-User-Id counts
+models = false                    # it may not bring models to an Ollama, or remove them
 requests_per_minute = 600         # POST requests in any minute, over all gateways; more get 429
 share = 0.5                       # of a back end's places in flight, while others wait
 ```
 
-Whatever is given, only the hash is kept.
+Whatever is given, only the hash is kept. [Security](security.md) tells what keys protect, and what not.
 
 ## Models
 

@@ -18,6 +18,8 @@ class Holder:
     name: str
     trusted: bool
     lanes: frozenset[str]
+    models: bool = True
+    """It may have models come and go."""
     requests_per_minute: int = 0
     """Most in any minute; 0: no limit."""
     share: int = 0
@@ -56,4 +58,4 @@ class Keyring:
 
 def _holder(key: ApiKey) -> Holder:
     share = 0 if key.share is None else max(1, round(key.share * 1000))
-    return Holder(key.name, key.trusted, frozenset(key.lanes), key.requests_per_minute or 0, share)
+    return Holder(key.name, key.trusted, frozenset(key.lanes), key.models, key.requests_per_minute or 0, share)

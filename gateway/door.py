@@ -17,6 +17,8 @@ _FOREIGN = Failure("Pages of this origin may not call here; DOUBLEBUFFER_CORS_OR
 _NO_NAME_OF_OURS = Failure(
     "Doublebuffer is not called so here; add http://<this name> to DOUBLEBUFFER_CORS_ORIGINS if it should be.", 403, ""
 )
+_NO_MODELS = Failure("This key may use models, and not bring or remove any.", 403, "permission_denied")
+_MOVES_MODELS = frozenset({"/api/pull", "/api/push", "/api/create", "/api/copy", "/api/delete"})
 _HARMLESS = frozenset({"GET", "HEAD"})
 
 
@@ -38,11 +40,15 @@ class Door:
         """Nothing yet, for one request."""
         return Held(self._room)
 
-    async def refuses(self, holder: Holder | None, method: str, headers: Mapping[bytes, bytes]) -> Failure | None:
+    async def refuses(
+        self, holder: Holder | None, method: str, path: str, headers: Mapping[bytes, bytes]
+    ) -> Failure | None:
         """Why a request may not come in; None: it may."""
         if holder is None:
             return UNAUTHORIZED
         if self._keyring:
+            if not holder.models and (path in _MOVES_MODELS or path.startswith("/api/blobs/")):
+                return _NO_MODELS
             return await self._quotas.refuses(holder, method)
         if self._near and not self.cors.is_near(headers.get(b"host", b"")):
             return _NO_NAME_OF_OURS

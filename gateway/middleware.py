@@ -91,7 +91,7 @@ class Front:
             held=self._door.hold(),
         )
         hot = self._hot.get(path) if method == "POST" else None
-        refused = await self._door.refuses(holder, method, headers)
+        refused = await self._door.refuses(holder, method, path, headers)
         if refused is not None:
             if hot:
                 outcome: Outcome = "refused" if refused.status in (429, 503) else "client_error"

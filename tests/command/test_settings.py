@@ -132,6 +132,7 @@ def test_tables_of_the_file() -> None:
         '[[backends]]\nname = "b"\nkind = "vllm"\nurl = "http://b"\nmax_in_flight = 4\n'
         '[[keys]]\nname = "ann"\nkey = "x:y"\nlanes = ["fast"]\ntrusted = true\n'
         f'[[keys]]\nname = "bob"\nkey = "{hashed(b"z")}"\nrequests_per_minute = 60\nshare = 0.25\n'
+        "models = false\n"
     )
     settings = load_settings()
     assert [(one.url, one.models, one.max_in_flight) for one in settings.backends] == [
@@ -142,6 +143,7 @@ def test_tables_of_the_file() -> None:
     assert (ann.name, ann.key, ann.lanes, ann.trusted) == ("ann", hashed(b"x:y"), ["fast"], True)
     assert (ann.requests_per_minute, ann.share) == (None, None)
     assert (bob.key, bob.requests_per_minute, bob.share) == (hashed(b"z"), 60, 0.25)
+    assert (ann.models, bob.models) == (True, False)
 
 
 def test_the_file_is_where_config_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,7 +116,7 @@ async def test_without_the_store_nobody_with_a_rate_comes_in() -> None:
         async def script(self, *_: object, **__: object) -> int:
             raise StoreUnavailable
 
-    refused = await Quotas(Away()).refuses(Holder("ann", False, frozenset(), 5), "POST")  # type: ignore[arg-type]
+    refused = await Quotas(Away()).refuses(Holder("ann", False, frozenset(), requests_per_minute=5), "POST")  # type: ignore[arg-type]
     assert refused is not None
     assert (refused.status, refused.retry_after_s) == (503, 1)
 

@@ -190,3 +190,22 @@ async def test_a_name_that_the_settings_gave_is_not_deleted() -> None:
         assert got.status_code == 400
         assert HERE in got.json()["error"]
         assert k.shelf("one").models == [HERE]
+
+
+async def test_a_key_may_be_kept_from_moving_models() -> None:
+    keys = [ApiKey(name="ann", key="k-1", models=False), ApiKey(name="ops", key="k-2")]
+    async with keepers("one", api_keys=keys) as k, httpx.AsyncClient(base_url=k.url, timeout=20) as client:
+        digest = "sha256:" + "ab" * 32
+        body = {"model": "m", "source": "m", "destination": "n", "stream": False}
+        for method, path in (
+            *(("POST", f"/api/{verb}") for verb in ("pull", "push", "create", "copy")),
+            *(("DELETE", "/api/delete"), ("POST", f"/api/blobs/{digest}"), ("HEAD", f"/api/blobs/{digest}")),
+            *(("POST", f"{k.url}//api/pull"), ("POST", "/api/pull/"), ("POST", "/api%2fpull")),
+        ):
+            got = await client.request(method, path, json=body, headers={"Authorization": "Bearer k-1"})
+            assert got.status_code == 403, path
+        assert not k.shelf("one").requests
+        got = await client.get("/api/tags", headers={"Authorization": "Bearer k-1"})
+        assert got.status_code == 200
+        got = await client.post("/api/pull", json=body, headers={"Authorization": "Bearer k-2"})
+        assert got.status_code == 200
