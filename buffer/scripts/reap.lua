@@ -37,7 +37,8 @@ for _, id in ipairs(ids) do
     -- Its gateway did not answer: it is gone, and its client with it.
     if j.det then
       out(j)
-      call('HSET', j.key, 'prefix', '@reply', 'base', '@reply')
+      -- The marks in its reply tell what tokens that took.
+      call('HSET', j.key, 'prefix', '@reply', 'base', '@reply', 'spent', '0')
       enter(j)
     else
       erase(j)
