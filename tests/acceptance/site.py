@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import httpx
@@ -42,6 +42,8 @@ class Site:
     redis: Any
     """``RedisServer``, unless the site was started on another ``Servers``."""
     engines: dict[str, Scripted]
+    environment: dict[str, str] = field(default_factory=dict)
+    """Of its processes, for more of them."""
 
     @property
     def url(self) -> str:
@@ -121,7 +123,7 @@ async def run_site(
         ]
         gateway = await stack.enter_async_context(run_command("gateway", "--port", "0", environment=environment))
         await gateway.is_healthy("/health/ready")
-        site = Site(gateway, running, server, dict(engines or {}))
+        site = Site(gateway, running, server, dict(engines or {}), environment)
         await _lists(site.url, {spec["name"] for spec in backends}, key)
         yield site
 
