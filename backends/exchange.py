@@ -1,4 +1,4 @@
-"""One request and its answer, read as it comes; and several of them side by side."""
+"""One request and its answer, read as it comes; and several of them one after the other."""
 
 from __future__ import annotations
 
@@ -167,35 +167,22 @@ async def echoed(stream: Stream, prompt: str) -> Stream:
             yield [*events[:at], Content(prompt), *events[at:]]
 
 
-async def side_by_side(streams: Sequence[Stream]) -> Stream:
-    """The events of ``n`` requests for one answer each, as those of one request for ``n``. The first error ends all."""
+async def one_by_one(streams: Sequence[Stream]) -> Stream:
+    """The events of ``n`` requests for one answer each, as those of one request for ``n``. The first error ends all.
+
+    Each begins when the one before has ended: together they have one place at the engine.
+    """
     usages: dict[int, Usage] = {}
-    reads: dict[asyncio.Task[list[Event]], int] = {}
     try:
         for index, stream in enumerate(streams):
-            reads[asyncio.ensure_future(_read(stream))] = index
-        while reads:
-            done, _ = await asyncio.wait(reads, return_when=asyncio.FIRST_COMPLETED)
-            for read in sorted(done, key=reads.__getitem__):
-                index = reads.pop(read)
-                events = read.result()
-                if not events:
-                    continue
-                reads[asyncio.ensure_future(_read(streams[index]))] = index
+            async for events in stream:
                 if renumbered := _renumbered(events, index, usages):
                     yield renumbered
         if usages:
             yield [_sum(usages)]
     finally:
-        for read in reads:
-            read.cancel()
-        await asyncio.gather(*reads, return_exceptions=True)
         for stream in streams:
             await stream.aclose()
-
-
-async def _read(stream: Stream) -> list[Event]:
-    return await anext(stream, [])
 
 
 def _renumbered(events: list[Event], index: int, usages: dict[int, Usage]) -> list[Event]:
@@ -213,7 +200,7 @@ def _renumbered(events: list[Event], index: int, usages: dict[int, Usage]) -> li
 
 
 def _sum(usages: Mapping[int, Usage]) -> Usage:
-    """The prompt counts once, the answers add up; times are those of the slowest."""
+    """The prompt counts once, the answers and the times add up."""
     all_of = list(usages.values())
     thought = [usage.reasoning for usage in all_of if usage.reasoning is not None]
     return Usage(
@@ -221,7 +208,7 @@ def _sum(usages: Mapping[int, Usage]) -> Usage:
         completion=sum(usage.completion for usage in all_of),
         cached=all_of[0].cached,
         reasoning=sum(thought) if thought else None,
-        prompt_ns=max(usage.prompt_ns or 0 for usage in all_of) or None,
-        completion_ns=max(usage.completion_ns or 0 for usage in all_of) or None,
+        prompt_ns=sum(usage.prompt_ns or 0 for usage in all_of) or None,
+        completion_ns=sum(usage.completion_ns or 0 for usage in all_of) or None,
         load_ns=max(usage.load_ns or 0 for usage in all_of) or None,
     )

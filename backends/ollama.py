@@ -10,7 +10,7 @@ from backends.answer import Answer
 from backends.base import NOTHING_SAID, Embedded, Probe
 from backends.client import Client
 from backends.embed import Embedder
-from backends.exchange import Patience, Stream, echoed, exchange, guarded, side_by_side
+from backends.exchange import Patience, Stream, echoed, exchange, guarded, one_by_one
 from backends.going_on import go_on
 from backends.openai import new_call_id, single
 from backends.probe_ollama import Shown, probe
@@ -67,7 +67,7 @@ class OllamaBackend:
         streams = [self._answer(one, upstream_model, after) for one in alone]
         if echoes(chat):
             streams = [echoed(stream, chat.prompt or "") for stream in streams]
-        return streams[0] if chat.n == 1 else side_by_side(streams)
+        return streams[0] if chat.n == 1 else one_by_one(streams)
 
     async def _answer(self, chat: Chat, upstream_model: str, after: str) -> Stream:
         num_ctx, mute = self.spec.num_ctx, False

@@ -15,7 +15,7 @@ from backends.base import NOTHING_SAID, Embedded, Probe
 from backends.chunk import decode_chunk
 from backends.client import Client
 from backends.embed import Embedder
-from backends.exchange import Patience, Stream, echoed, exchange, guarded, side_by_side
+from backends.exchange import Patience, Stream, echoed, exchange, guarded, one_by_one
 from backends.going_on import go_on
 from backends.native import decode_native
 from backends.probe_openai import probe
@@ -96,7 +96,7 @@ class OpenAIBackend:
         if echoes(chat):
             # It takes no notice of the wish.
             streams = [echoed(stream, chat.prompt or "") for stream in streams]
-        return streams[0] if chat.n == 1 else side_by_side(streams)
+        return streams[0] if chat.n == 1 else one_by_one(streams)
 
     async def _answers(self, chat: Chat, upstream_model: str, request_id: str, after: str) -> Stream:
         """``after``: words of the answer that came before."""

@@ -171,12 +171,20 @@ async def test_several_answers(kind: Kind) -> None:
 
 
 async def test_first_error_of_several_answers_ends_all() -> None:
-    async with scripted("ollama", ["one", HOLD]) as engine, backend(engine.url, "ollama") as of:
-        engine.once.append([Sleep(0.1), Status(500, {"error": "boom"})])
+    async with scripted("ollama") as engine, backend(engine.url, "ollama") as of:
+        engine.once += [answer("ollama", "one"), [Status(500, {"error": "boom"})]]
         outcome = await run(of, chat(n=3))
         assert outcome.kind == "broken"
-        for request in engine.requests[1:]:
-            await closed_soon(request)
+        assert len(engine.requests) == 2
+
+
+@pytest.mark.parametrize("kind", ["ollama", "llamacpp"])
+async def test_several_answers_take_one_place(kind: Kind) -> None:
+    """They were given one: what more they took at the engine would be somebody else's."""
+    async with scripted(kind) as engine, backend(engine.url, kind) as of:
+        outcome = await run(of, chat(n=5))
+        assert outcome.error is None
+        assert (len(engine.requests), engine.most_running) == (5, 1)
 
 
 async def test_stop_text_that_the_engine_does_not_know_ends_it() -> None:
