@@ -88,7 +88,7 @@ class Aftermath:
             return await self._release(hand, GivenBack("drain"))
         if not can_go_on(hand.chat, hand.heard):
             return await self.end(hand, NO_RESUME)
-        said, spent = hand.begun, hand.job.spent
+        said, spent = hand.begun, hand.spent
         if self._others(hand, said):
             self._leave(hand)
             return await self._release(hand, GivenBack("drain", said, spent, leave_s=LEAVE_S))

@@ -94,7 +94,8 @@ class Dispatch:
             # Its worker died with the last word.
             engine.breaker.undecided()
             return await aftermath.end(hand, DONE)
-        if hand.begun and not (engine.backend.continues and can_go_on(hand.chat, hand.heard)):
+        said_before = hand.begun or not hand.heard.plain
+        if said_before and not (engine.backend.continues and can_go_on(hand.chat, hand.heard)):
             return await aftermath.pass_by(hand)
         try:
             with hand.stoppable():

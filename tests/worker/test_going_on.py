@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from buffer.fold import fold
+from buffer.fold import Folded, fold
 from buffer.job import Chat, End, Finish, Format, Message, Reasoning, Usage, encode_chat
+from buffer.lanes import Lanes
 from buffer.store import Store
 from tests.rig.script import (
     CUT,
@@ -247,27 +248,59 @@ async def test_ollama_too(store: Store, door: Gate, trouble: str) -> None:
         assert sent["messages"][-1] == {"role": "assistant", "content": "hi 1", "thinking": "hm"}
 
 
+async def orphaned(store: Store, engine: Scripted, body: bytes, pieces: int) -> tuple[Lanes, str]:
+    """A detached job, so many events into its answer, whose worker and gateway have died; it waits again."""
+    first = Crew([worker(store, [spec(engine)], settings(lease_seconds=0.5))])
+    async with gate(store) as door:
+        await first.up()
+        ask = await door.ask(body=body, det=True)
+        while len(fold(await door.lanes.reply(ask.id)).events) < pieces:
+            await asyncio.sleep(0.02)
+    await first.kill()
+    async with asyncio.timeout(10):
+        while (await door.lanes.place(ask.id)).state != "waiting":
+            await door.lanes.reap(0.5, 0.2)
+            await asyncio.sleep(0.05)
+    return door.lanes, ask.id
+
+
+async def folded(lanes: Lanes, id: str) -> Folded:
+    """The answer, once it has ended."""
+    async with asyncio.timeout(10):
+        while (answer := fold(await lanes.reply(id))).end is None:
+            await asyncio.sleep(0.05)
+    return answer
+
+
 async def test_a_job_without_a_gateway_goes_on_from_its_reply_key(store: Store) -> None:
-    """A detached one whose worker and gateway have died."""
     async with Scripted("openai", kind="vllm") as engine:
         engine.once = [[role(), "hi", " 1", HOLD]]
-        config = settings(lease_seconds=0.5)
-        first = Crew([worker(store, [spec(engine)], config)])
-        async with gate(store) as door:
-            await first.up()
-            ask = await door.ask(PROMPT, det=True)
-            await ask.begin()
-            while "hi 1" not in fold(await door.lanes.reply(ask.id)).whole().text:
-                await asyncio.sleep(0.02)
-        await first.kill()
-        lanes = door.lanes
-        async with asyncio.timeout(10):
-            while (await lanes.place(ask.id)).state != "waiting":
-                await lanes.reap(0.5, 0.2)
-                await asyncio.sleep(0.05)
-        async with working(store, spec(engine), config=config), asyncio.timeout(10):
-            while (answer := fold(await lanes.reply(ask.id))).end is None:
-                await asyncio.sleep(0.05)
+        lanes, id = await orphaned(store, engine, chat(max_tokens=9), 2)
+        async with working(store, spec(engine)):
+            answer = await folded(lanes, id)
         assert answer.end == WHOLE
         assert answer.whole().text == ANSWER
         assert engine.requests[1].json()["messages"][-1]["content"] == "hi 1"
+        assert engine.requests[1].json()["max_tokens"] == 7
+
+
+async def test_unless_nobody_can(store: Store) -> None:
+    call = tool(0, '{"a', call_id="c", name="f")
+    async with Scripted("openai", kind="vllm") as engine:
+        engine.once = [[role(), call, HOLD]]
+        lanes, id = await orphaned(store, engine, chat(tools=[TOOL]), 1)
+        async with working(store, spec(engine)):
+            answer = await folded(lanes, id)
+        assert answer.end is not None
+        assert answer.end.failure is not None
+        assert answer.end.failure.code == "broken_off"
+        assert len(engine.requests) == 1
+
+
+async def test_one_that_had_come_to_its_end_is_done(store: Store) -> None:
+    async with Scripted("openai", kind="vllm") as engine:
+        engine.once = [[role(), "hi", finish(), HOLD]]
+        lanes, id = await orphaned(store, engine, chat(), 2)
+        async with working(store, spec(engine)):
+            answer = await folded(lanes, id)
+        assert (answer.end, answer.whole().text, len(engine.requests)) == (WHOLE, "hi", 1)
