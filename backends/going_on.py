@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 
 from backends.exchange import Stream, guarded
+from backends.failures import ContextTooLongError
 from backends.seam import Seam, rest_of
 from buffer.heard import Said
 from buffer.job import Chat, Finish
@@ -18,7 +19,15 @@ async def go_on(chat: Chat, said: Said, spent: int, attempt: Callable[[Chat], St
         yield [Finish("length")]
         return
     seam = Seam(chat, said)
-    async with aclosing(guarded(rest, attempt)) as stream:
-        async for events in stream:
-            if new := seam.join(events):
-                yield new
+    begun = False
+    try:
+        async with aclosing(guarded(rest, attempt)) as stream:
+            async for events in stream:
+                begun = True
+                if new := seam.join(events):
+                    yield new
+    except ContextTooLongError:
+        if begun:
+            raise
+        # The prompt fitted: it is the answer that has come to the end of the model's context.
+        yield [Finish("length")]

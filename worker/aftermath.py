@@ -60,6 +60,10 @@ class Aftermath:
         end = End("failed", Failure(error.message, status=error.status, code=error.code, param=error.param))
         if error.kind == "client":
             self.undecided(hand, "refused")
+            if hand.begun and hand.whole:
+                # It takes the request, but not the beginning of an answer.
+                back = GivenBack("error", max_attempts=self._pool.settings.max_attempts, failure=end)
+                return await self._release(hand, back)
             return await self.end(hand, end)
         # An engine that cannot be reached is no request's fault. What goes wrong on the way may be: the attempts of one
         # job count as one failure, lest a request that no engine can answer shuts out all others.

@@ -176,3 +176,10 @@ async def test_it_fails_like_any_other_attempt(kind: Kind) -> None:
     for script, how in (([RST], "failed"), (["x", RST], "broken"), ([Status(400, {"error": "no"})], "client")):
         outcome, _ = await go_on(kind, Said("Once"), script=script)
         assert outcome.kind == how
+
+
+@pytest.mark.parametrize("kind", GOING_ON)
+async def test_an_answer_that_fills_the_context_is_at_its_end(kind: Kind) -> None:
+    full = Status(400, {"error": {"message": "the prompt exceeds the context window", "code": 400}})
+    outcome, _ = await go_on(kind, Said("Once"), script=[full])
+    assert (outcome.events, outcome.error) == ([Finish("length")], None)

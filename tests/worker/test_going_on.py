@@ -201,6 +201,11 @@ async def test_a_whole_answer_goes_on_too(store: Store, door: Gate) -> None:
         assert await ask.end() == WHOLE
         assert ask.text == ANSWER, "begun anew"
         assert engine.requests[3].json()["messages"][-1]["role"] == "user"
+        engine.once = [[role(), "hi", RST], [Status(400, {"error": {"message": "no beginnings"}})]]
+        ask = await door.ask(PROMPT, stream=False)
+        assert await ask.end() == WHOLE
+        assert ask.text == ANSWER, "it takes no beginnings"
+        assert engine.requests[6].json()["messages"][-1]["role"] == "user"
 
 
 async def test_a_worker_that_stops_hands_over_what_it_has_begun(store: Store, door: Gate) -> None:
