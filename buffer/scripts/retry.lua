@@ -16,8 +16,15 @@ raise(j)
 call('HDEL', j.key, 'cancel', 'cancel_end', 'left', 'left_until', 'read', 'first', 'ended')
 call('HSET', j.key, 'inbox', '', 'worker', '', 'backend', '', 'prefix', '', 'base', '', 'spent', '0', 'fails', '0', 'taken', '0',
   'deadline', int(now + j.timeout))
+-- How it is to be told stands there.
+local head, told = call('XRANGE', reply, '-', '+', 'COUNT', 1)[1], ''
+for i = 1, head and #head[2] or 0, 2 do
+  if head[2][i] == 'd' and head[1] == '0-1' then
+    told = head[2][i + 1]
+  end
+end
 call('DEL', reply)
-call('XADD', reply, '0-1', 'k', 'queued', 'n', '0', 'd', '')
+call('XADD', reply, '0-1', 'k', 'queued', 'n', '0', 'd', told)
 call('EXPIRE', reply, JOB_S)
 call('EXPIRE', j.key, JOB_S)
 j.entry = ''
