@@ -14,6 +14,7 @@ from buffer.job import Content, Finish, Usage
 from tests.backends.rig import KINDS, backend, chat, closed_soon, ending, run, scripted
 from tests.rig.script import (
     CUT,
+    DONE,
     FIN,
     HEAD,
     HOLD,
@@ -146,6 +147,28 @@ async def test_errors_that_come_with_a_good_status(kind: Kind) -> None:
         assert (outcome.said, outcome.kind) == ("one", "broken")
         assert outcome.error is not None
         assert outcome.error.message.endswith("boom")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("status", [500, 502, 503, 504])
+async def test_a_proxy_s_page(kind: Kind, status: int) -> None:
+    page = Status(status, "<html><body>Bad Gateway: nginx/1.25 at gpu-7.internal</body></html>", "text/html")
+    async with scripted(kind, [page]) as engine, backend(engine.url, kind) as of:
+        outcome = await run(of)
+    assert outcome.kind == ("refused" if status == 503 else "failed")
+    assert outcome.error is not None
+    assert "html" not in outcome.error.message
+    assert "gpu-7" not in outcome.error.message
+
+
+@pytest.mark.parametrize("kind", ["vllm", "llamacpp", "openai"])
+@pytest.mark.parametrize("words", [[], ["one"]])
+async def test_an_answer_that_is_aborted(kind: Kind, words: list[Any]) -> None:
+    """So vLLM ends what runs when it is shut down, with all the marks of an end."""
+    script = [role(), *words, finish("abort"), DONE]
+    async with scripted(kind, script) as engine, backend(engine.url, kind) as of:
+        outcome = await run(of)
+    assert (outcome.said, outcome.kind) == ("".join(words), "broken" if words else "failed")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -193,3 +193,12 @@ async def test_nobody_there(kind: Kind) -> None:
         with pytest.raises(BackendError) as caught:
             await of.probe()
     assert caught.value.kind == "refused"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_look_takes_no_place(kind: Kind) -> None:
+    """Nothing is generated for it, and nothing waits in the engine's queue."""
+    async with scripted(kind) as engine:
+        await look(engine, kind)
+        assert engine.requests == []
+        assert engine.others
