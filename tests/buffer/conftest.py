@@ -50,8 +50,13 @@ async def lanes(store: Store) -> AsyncIterator[Lanes]:
     """Lanes that leave no key without a lifetime, but those of fixed name and the ones that empty themselves."""
     lanes = Lanes(store)
     yield lanes
+    assert await without_lifetime(lanes) == []
+
+
+async def without_lifetime(lanes: Lanes) -> list[str]:
+    """Keys that live for ever and should not."""
     left = await lanes.leftovers()
-    assert [one for one in left if one.ttl_s == -1 and not _may_stay(lanes, one.key)] == []
+    return [one.key for one in left if one.ttl_s == -1 and not _may_stay(lanes, one.key)]
 
 
 @pytest.fixture

@@ -38,6 +38,8 @@ class Client:
     end: str = ""
     left: bool = False
     """It hung up, or its gateway died: it will not hear of an end."""
+    submitted: bool = False
+    """Its gateway knows that it went in."""
     orphaned: bool = False
     """Its gateway died."""
     second: Said = field(default_factory=Said)
@@ -118,7 +120,9 @@ class Ledger:
         self.counts[f"came back: {kind} {code}".strip()] += 1
         if kind == "done":
             self._complete(client, client.second)
-        elif code == "lost" and not (self.lossy and (client.orphaned or job_id in self.ended)):
+        elif client.resumable and code in NEEDLESS - {"lost"} and (client.second.text or not client.second.thought):
+            raise Violation(f"P9: {job_id} failed ({code}), and could have been gone on with from {client.second!r}")
+        elif code == "lost" and client.submitted and not (self.lossy and (client.orphaned or job_id in self.ended)):
             raise Violation(f"P9: who came back for {job_id} was told that it is lost")
 
     def forget(self) -> None:
@@ -132,9 +136,13 @@ class Ledger:
         if got != (client.thoughts, client.total):
             raise Violation(f"P1: {client.job.id} is done with {got}, not {(client.thoughts, client.total)} words")
 
-    @staticmethod
-    def _paid(client: Client) -> None:
-        """The usage of all attempts together is that of one."""
+    def _paid(self, client: Client) -> None:
+        """The usage of all attempts together is that of one. Where a worker died between the last word and the counts,
+        there are none.
+        """
+        if not client.usage:
+            self.counts["done without counts"] += 1
+            return
         used = [(usage.prompt, usage.completion) for usage in client.usage]
         if used != [(PROMPT_TOKENS, client.tokens)]:
             raise Violation(f"P1: {client.job.id} is charged {used} for {client.tokens} tokens")

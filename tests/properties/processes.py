@@ -95,6 +95,7 @@ class GatewayProcess(Process):
         if follower is None:
             ledger.finish(id, submitted.status)
             return
+        client.submitted = True
         self.followers[id] = follower
         if not client.left:
             await self._read(client, follower)

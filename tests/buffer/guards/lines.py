@@ -1,0 +1,60 @@
+"""Which lines of the scripts guard something, and which of them no test takes out."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+
+from tests.buffer.guards.changing import text_of
+from tests.buffer.guards.mutants import mutants
+
+GUARDING = re.compile(r"\b(?:if|elseif|while)\b|\bNOMKSTREAM\b|\braise\(j\)|\bmath\.(?:min|max)\(|\bpcall\b")
+"""A condition; what keeps a key from being made; a new fence; a bound; what may be refused."""
+
+SAVES = "what it saves is work; nothing else becomes of it"
+LEADS = "without it the script cannot run on"
+NEVER = "it never is otherwise, and the server would refuse the command behind it"
+WAIVED = {
+    "_crowd: return tonumber(call('HGET', key, user) or '0'), math.max(call('HLEN', key), 1)": "a number to divide by",
+    "_finish: if j.entry ~= '' then": NEVER,
+    "_finish: redis.pcall('XADD', P .. 'dead', 'MAXLEN', '~', '1000', '*', 'id', id, 'model', model, 'lane', lane, "
+    "'user', user,": "the last write of its script, which must not fail after the others",
+    "_place: local function raise(j)": "where it is told what that is",
+    "_seek: while true do": LEADS,
+    "append: if v[3] == '0' then": SAVES,
+    "peek: if some > 0 then": SAVES,
+    "peek: if quiet > 0 then": SAVES,
+    "pull: if call('EXISTS', P .. 'wait:' .. name) == 1 then": SAVES,
+    "pull: if people(model) > 0 then": LEADS,
+    "pull: if not best then": LEADS,
+    "pull: if not c then": LEADS,
+}
+"""Lines without a test of their own, as they stand in the files → why."""
+
+
+def lines() -> dict[str, list[int]]:
+    """``<file>: <line>`` of each guarding line → where in the file, from 0."""
+    folder = resources.files("buffer") / "scripts"
+    found: dict[str, list[int]] = {}
+    for file in sorted(one.name.removesuffix(".lua") for one in folder.iterdir() if one.name.endswith(".lua")):
+        for number, line in enumerate(text_of(file).splitlines()):
+            code = line.strip()
+            if GUARDING.search(code) and not code.startswith("--"):
+                found.setdefault(f"{file}: {code}", []).append(number)
+    return found
+
+
+def unguarded() -> list[str]:
+    """Each guarding line that no mutant touches and that is not waived."""
+    touched: dict[str, set[int]] = {}
+    for mutant in mutants():
+        text, where = text_of(mutant.file), mutant.where or mutant.old
+        if text.count(where) == 1:
+            first = text.count("\n", 0, text.index(where) + where.index(mutant.old))
+            touched.setdefault(mutant.file, set()).update(range(first, first + mutant.old.count("\n") + 1))
+    return [
+        f"{line} (line {number + 1})"
+        for line, numbers in lines().items()
+        for number in numbers
+        if line not in WAIVED and number not in touched.get(line.partition(":")[0], set())
+    ]

@@ -1,0 +1,90 @@
+"""pull: what a grant is, and what is told beside it."""
+
+from __future__ import annotations
+
+from buffer.lanes import Lanes
+from tests.buffer.guards.mutants import guard
+from tests.buffer.guards.steps import give_back, ids_in
+from tests.buffer.jobs import ids, job, kinds, pull, ready, running
+
+QUIET = "if q.lane ~= 'background' or quiet then\n      local "
+FIRST, NEXT = QUIET + "top", QUIET + "id"
+
+
+async def _failed_here(lanes: Lanes) -> None:
+    await lanes.submit(job("a"))
+    (granted,) = (await pull(lanes)).jobs
+    await give_back(lanes, granted, "error", leave_s=2.0)
+
+
+@guard("pull", "j.left == backend and now < j.left_until", "false")
+async def test_a_job_that_failed_at_a_back_end_is_left_to_others(lanes: Lanes) -> None:
+    await ready(lanes)
+    await _failed_here(lanes)
+    assert await ids(lanes) == []
+
+
+@guard("pull", "j.left == backend and now < j.left_until", "now < j.left_until")
+async def test_others_may_have_it(lanes: Lanes) -> None:
+    await ready(lanes)
+    await _failed_here(lanes)
+    assert await ids(lanes, backend="other") == ["a"]
+
+
+@guard("pull", "j.left == backend and now < j.left_until", "j.left == backend")
+async def test_it_is_not_left_to_others_for_ever(lanes: Lanes) -> None:
+    clock = await ready(lanes)
+    await _failed_here(lanes)
+    clock.forward(3)
+    assert await ids(lanes) == ["a"]
+
+
+@guard("pull", "  out(j)\n  raise(j)\n", "  raise(j)\n")
+async def test_a_granted_job_waits_no_more(lanes: Lanes) -> None:
+    await running(lanes)
+    for name in ("wait:m:fast", "turn:m:fast", "due:m"):
+        assert await ids_in(lanes, name) == []
+
+
+@guard("pull", "  out(j)\n  raise(j)\n", "  out(j)\n")
+async def test_a_grant_raises_the_fence_and_marks_it(lanes: Lanes) -> None:
+    granted = await running(lanes)
+    assert granted.fence > 0
+    assert (await kinds(lanes, "a"))[-1] == (f"{granted.fence}-0", "start")
+
+
+@guard("pull", "if #granted < want then", "if true then")
+async def test_who_has_all_that_it_wanted_is_told_no_place_to_wait_at(lanes: Lanes) -> None:
+    await ready(lanes)
+    await lanes.submit(job("a"))
+    assert (await pull(lanes)).seen == {}
+
+
+@guard("pull", "if #granted < want then", "if false then")
+async def test_who_has_not_is_told_where_to_wait(lanes: Lanes) -> None:
+    await ready(lanes)
+    assert len((await pull(lanes)).seen) == 6
+
+
+@guard("pull", "last and last[1] or '0-0'", "'0-0'")
+async def test_it_waits_for_what_is_new(lanes: Lanes) -> None:
+    await ready(lanes)
+    await lanes.submit(job("a"))
+    seen = (await pull(lanes, 2)).seen
+    assert not await lanes.idle(seen, 0.01)
+    await lanes.submit(job("b"))
+    assert await lanes.idle(seen, 1)
+
+
+@guard("pull", "  call('ZREMRANGEBYSCORE', fair, '-inf', int(tag))\n", "")
+async def test_users_behind_the_queues_clock_are_forgotten(lanes: Lanes) -> None:
+    await ready(lanes)
+    for id in "abc":
+        await lanes.submit(job(id, user=id, cost=10))
+        await lanes.submit(job(id * 2, user=id, cost=10))
+    await ids(lanes, 6)
+    assert await ids_in(lanes, "fair:m:fast") == ["V", "u:a", "u:b", "u:c"]
+    await lanes.submit(job("d", user="a", cost=10))
+    await lanes.submit(job("e", user="a", cost=10))
+    await ids(lanes, 2)
+    assert await ids_in(lanes, "fair:m:fast") == ["V", "u:a"]

@@ -1,0 +1,189 @@
+"""pull: whose turn it is, and who is not granted at all."""
+
+from __future__ import annotations
+
+from buffer.lanes import Lanes
+from buffer.records import Limits
+from tests.buffer.guards.mutants import guard
+from tests.buffer.guards.steps import ids_in, state
+from tests.buffer.jobs import INBOX, frames, ids, job, kinds, ready, record, running
+
+QUIET = "if q.lane ~= 'background' or quiet then\n      local "
+FIRST, NEXT = QUIET + "top", QUIET + "id"
+
+
+@guard("pull", "#granted < want and ", "", where="while #granted < want and used < slots")
+async def test_no_more_come_than_are_wanted(lanes: Lanes) -> None:
+    await ready(lanes)
+    for id in "abc":
+        await lanes.submit(job(id))
+    assert len(await ids(lanes, 2)) == 2
+
+
+@guard("pull", "used < slots and ", "", where="while #granted < want and used < slots and ")
+async def test_no_more_run_than_there_are_slots(lanes: Lanes) -> None:
+    await ready(lanes)
+    for id in "abc":
+        await lanes.submit(job(id))
+    assert len(await ids(lanes, 3, limits=Limits(slots=1))) == 1
+    assert await ids(lanes, 3, limits=Limits(slots=1)) == []
+
+
+@guard("pull", "if j.st == 'waiting' and ", "if ")
+async def test_a_job_that_runs_is_not_granted_again(lanes: Lanes) -> None:
+    await ready(lanes)
+    await running(lanes)
+    fields = await record(lanes, "a")
+    await lanes.store.redis.zadd(lanes.keys.wait("m", "fast"), {"a": fields["score"]})
+    await lanes.store.redis.zadd(lanes.keys.due("m"), {"a": fields["due"]})
+    assert await ids(lanes) == []
+
+
+@guard("pull", "call('HEXISTS', j.key, 'body') == 1 and ", "")
+async def test_a_job_without_a_body_is_erased(lanes: Lanes) -> None:
+    await ready(lanes)
+    await lanes.submit(job("a"))
+    await lanes.store.redis.hdel(lanes.keys.job("a"), "body")
+    assert await ids(lanes) == []
+    assert await state(lanes) == "gone"
+
+
+@guard("pull", "call('EXISTS', P .. 'inbox:' .. j.inbox) == 1", "true")
+async def test_a_job_whose_inbox_is_gone_is_erased(lanes: Lanes) -> None:
+    await ready(lanes)
+    await lanes.submit(job("a"))
+    await lanes.store.redis.delete(lanes.keys.inbox(INBOX))
+    assert await ids(lanes) == []
+    assert await state(lanes) == "gone"
+
+
+@guard("pull", "j.det or call('EXISTS', P .. 'inbox:'", "call('EXISTS', P .. 'inbox:'")
+async def test_a_detached_one_is_granted(lanes: Lanes) -> None:
+    await ready(lanes)
+    await lanes.submit(job("a", det=True))
+    await lanes.store.redis.delete(lanes.keys.inbox(INBOX))
+    assert await ids(lanes) == ["a"]
+
+
+@guard("pull", "  elseif j then\n", "  else\n")
+@guard("pull", "if j.deadline >= now then", "if true then")
+async def test_a_job_past_its_deadline_expires(lanes: Lanes) -> None:
+    clock = await ready(lanes)
+    await lanes.submit(job("a", timeout_us=1000))
+    clock.forward(1)
+    assert await ids(lanes) == []
+    assert (await frames(lanes))[-1]["k"] == "expired"
+
+
+@guard("pull", "      raise(j)\n      finish(j, 1, 'expired', expired)", "      finish(j, 1, 'expired', expired)")
+async def test_its_end_is_under_a_new_fence(lanes: Lanes) -> None:
+    clock = await ready(lanes)
+    await lanes.submit(job("a", timeout_us=1000))
+    clock.forward(1)
+    await ids(lanes)
+    assert await kinds(lanes, "a") == [("0-1", "queued"), (f"{clock.now}-1", "expired")]
+
+
+@guard("pull", "  local j = read(c.id)\n  if j then\n", "  local j = read(c.id)\n  if true then\n")
+async def test_a_place_without_a_record_is_cleared(lanes: Lanes) -> None:
+    await ready(lanes)
+    await lanes.submit(job("a"))
+    await lanes.store.redis.delete(lanes.keys.job("a"))
+    assert await ids(lanes) == []
+    for name in ("wait:m:fast", "turn:m:fast", "due:m"):
+        assert await ids_in(lanes, name) == []
+
+
+@guard("pull", "if c.turn then", "if false then")
+async def test_a_turn_whose_score_is_another_is_cleared(lanes: Lanes) -> None:
+    await ready(lanes)
+    await lanes.submit(job("a"))
+    await lanes.store.redis.delete(lanes.keys.job("a"))
+    await lanes.store.redis.zincrby(lanes.keys.wait("m", "fast"), 5, "a")
+    await ids(lanes)
+    assert await ids_in(lanes, "turn:m:fast") == []
+
+
+@guard("pull", "    if score then\n", "    if true then\n")
+async def test_a_turn_without_a_place_is_cleared(lanes: Lanes) -> None:
+    await ready(lanes)
+    for id in "ab":
+        await lanes.submit(job(id))
+    await lanes.store.redis.delete(lanes.keys.job("a"))
+    await lanes.store.redis.zrem(lanes.keys.wait("m", "fast"), "a")
+    assert await ids(lanes) == ["b"]
+
+
+@guard("pull", "q.lane ~= 'background' or quiet", "true", where=FIRST)
+async def test_no_background_job_comes_before_a_persons(lanes: Lanes) -> None:
+    clock = await ready(lanes)
+    await lanes.submit(job("quiet", lane="background"))
+    clock.forward(1)
+    await lanes.submit(job("a"))
+    assert await ids(lanes) == ["a"]
+    assert await ids(lanes) == ["quiet"]
+
+
+@guard("pull", "q.lane ~= 'background' or quiet", "true", where=NEXT)
+async def test_nor_while_the_persons_does_not_fit(lanes: Lanes) -> None:
+    clock = await ready(lanes)
+    await running(lanes, "first", long=True)
+    clock.forward(1)
+    await lanes.submit(job("quiet", lane="background"))
+    await lanes.submit(job("a", long=True))
+    assert await ids(lanes, limits=Limits(slots=9, long=1)) == []
+
+
+@guard("pull", "tonumber(top[2]) < best_score", "false")
+async def test_of_several_queues_the_lowest_score_comes_first(lanes: Lanes) -> None:
+    clock = await ready(lanes)
+    await lanes.submit(job("a", lane="slow"))
+    clock.forward(1)
+    await lanes.submit(job("b", lane="fast"))
+    assert await ids(lanes) == ["a"]
+
+
+@guard("pull", "turn and string.sub(turn, 18) or head", "head")
+async def test_within_a_queue_users_take_turns(lanes: Lanes) -> None:
+    clock = await ready(lanes)
+    for id, user in (("a", "u"), ("b", "u"), ("c", "v")):
+        await lanes.submit(job(id, user=user))
+        clock.forward(1)
+    assert await ids(lanes, 2) == ["a", "c"]
+
+
+@guard("pull", "turn and string.sub(turn, 18) or head", "string.sub(turn, 18)")
+async def test_without_its_turn_a_job_is_granted_all_the_same(lanes: Lanes) -> None:
+    await ready(lanes)
+    await lanes.submit(job("a"))
+    await lanes.store.redis.delete(lanes.keys.turn("m", "fast"))
+    assert await ids(lanes) == ["a"]
+
+
+@guard("pull", "if j and due and j.arr > due_at then", "if false then")
+async def test_a_due_job_comes_before_who_arrived_later(lanes: Lanes) -> None:
+    clock = await ready(lanes)
+    await lanes.submit(job("slow", lane="slow", offset_us=60_000_000, max_wait_us=5_000_000))
+    clock.forward(6)
+    await lanes.submit(job("a"))
+    assert await ids(lanes) == ["slow"]
+
+
+@guard("pull", "j.arr > due_at then", "true then")
+async def test_it_comes_not_before_who_arrived_earlier(lanes: Lanes) -> None:
+    clock = await ready(lanes)
+    await lanes.submit(job("slow", lane="slow", offset_us=60_000_000, max_wait_us=5_000_000))
+    clock.forward(1)
+    await lanes.submit(job("a", max_wait_us=50_000_000))
+    clock.forward(6)
+    assert await ids(lanes) == ["a"]
+
+
+@guard("pull", "not allowed[j.lane] or ", "")
+async def test_a_due_job_of_another_workers_lanes_is_left(lanes: Lanes) -> None:
+    clock = await ready(lanes)
+    await lanes.submit(job("slow", lane="slow", max_wait_us=1_000_000))
+    clock.forward(2)
+    await lanes.submit(job("a"))
+    assert await ids(lanes, only=["fast"]) == ["a"]
+    assert await ids(lanes, only=["slow"]) == ["slow"]
