@@ -72,12 +72,12 @@ class Catalog:
             self._read_at = time.monotonic()
             if found.states:
                 self._last_known = found
-            if not _is_whole(found):
-                if self._models is None:
+            if self._models is None:
+                if not _is_whole(found):
                     # Nobody has looked before: it may have been emptied a moment ago.
                     self._blank_until = self._read_at + self._blank_s
-                elif _is_whole(self._models):
-                    self._cold_until = self._read_at + _EMPTIED_S
+            elif self._is_emptied(found, self._models):
+                self._cold_until = self._read_at + _EMPTIED_S
             self._models = found
             return self._models
 
@@ -133,6 +133,13 @@ class Catalog:
         if model and backend in model.stand_ins:
             told.append((b"x-doublebuffer-fallback", model.stand_ins[backend].encode("ascii", "replace")))
         return told
+
+    def _is_emptied(self, found: Models, before: Models) -> bool:
+        """Nobody tells of what was told of a moment ago. Of some back ends of ours, somebody may again already."""
+        if _is_whole(before) and not _is_whole(found):
+            return True
+        gone = {state.name for state in before.states} - {state.name for state in found.states}
+        return bool(gone & self._expected)
 
     def _is_blank(self, models: Models) -> bool:
         return time.monotonic() < self._blank_until and not _is_whole(models)
