@@ -8,13 +8,14 @@ from typing import Any, Literal, cast
 from buffer.access import Command
 from buffer.fold import END_KINDS
 from buffer.job import End, Lane, decode_end
+from buffer.keys import DONE_JOB_S, DONE_REPLY_S
 from buffer.lanes import Lanes
 
 State = Literal["waiting", "running", "done", "failed", "cancelled", "expired"]
 
 _FIELDS = (
     *("st", "owner", "lane", "model", "backend", "det", "arr", "started", "first", "ended", "fails", "taken", "tries"),
-    "cancel",
+    *("cancel", "inputs"),
 )
 
 
@@ -61,21 +62,22 @@ async def read_standing(lanes: Lanes, id: str) -> Standing | None:
         place,
         ("XRANGE", reply, "-", "+", "COUNT", 1),
         ("XREVRANGE", reply, "+", "-", "COUNT", 1),
+        ("TTL", lanes.keys.job(id)),
     ]
     results = await lanes.store.exchange(commands)
     for result in results:
         if isinstance(result, Exception):
             raise result
-    values, found, first, last = results
+    values, found, first, last, left_s = results
     record = {name: _text(value) for name, value in zip(_FIELDS, values, strict=True)}
-    if not record["st"] or not first:
-        return None
     end: End | None = None
-    if record["st"] == "done":
-        kind = last[0][1][b"k"].decode()
-        if kind not in END_KINDS:
-            return None
+    if record["st"] == "done" and last and last[0][1][b"k"].decode() in END_KINDS:
         end = decode_end(last[0][1][b"d"])
+    elif record["st"] == "done" and not last and record["inputs"] == "0" and left_s > DONE_JOB_S - DONE_REPLY_S:
+        # Of no others the answer goes so early.
+        end = End("cancelled")
+    if not record["st"] or (end is None and (record["st"] == "done" or not first)):
+        return None
     state = end.kind if end is not None else "waiting" if record["st"] == "waiting" else "running"
     number = {name: int(record[name] or 0) for name in ("arr", "started", "first", "ended", "tries", "fails", "taken")}
     return Standing(
@@ -96,7 +98,7 @@ async def read_standing(lanes: Lanes, id: str) -> Standing | None:
         taken=number["taken"],
         cancelling=record["cancel"] != "",
         end=end,
-        told=first[0][1].get(b"d", b"") if first[0][1].get(b"k") == b"queued" else b"",
+        told=first[0][1].get(b"d", b"") if first and first[0][1].get(b"k") == b"queued" else b"",
     )
 
 

@@ -52,8 +52,9 @@ class Intake:
         self._lengths = OutputLengths()
         self._ends = Rate()
 
-    def order(self, chat: Chat, model: Model, pool: Pool, call: Call) -> Order:
+    def order(self, chat: Chat, model: Model, pool: Pool, call: Call, *, told: bytes = b"", det: bool = False) -> Order:
         """The order that ``chat`` amounts to, sent by ``call`` for ``model``, whose back ends are in ``pool``.
+        ``told``, ``det``: see ``NewJob``.
 
         Changes nothing here, so that a thread may do it.
         """
@@ -79,6 +80,8 @@ class Intake:
             prefill=new_tokens,
             long=is_long(new_tokens, self._limits),
             owner=owner_of(call),
+            told=told,
+            det=det,
             share=call.share,
         )
         return Order(chat, job, pool, links, title=asked == TITLE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -85,18 +84,12 @@ def read_told(data: bytes) -> Told | None:
     return told if told is not None and (told.path in _FORMS or told.path == _MESSAGES) else None
 
 
-def with_told(orders: Sequence[Order], call: Call, *, det: bool) -> list[Order]:
-    """The orders of one request as they are to be submitted. ``det``: they may outlive its connection."""
-    first = orders[0]
-    told = Told(
-        call.path,
-        responses_shape(first.chat) if call.path == "/v1/responses" else shape(first.chat),
-        time.time(),
-        more=[order.job.id for order in orders[1:]],
-    )
+def tell(chat: Chat, call: Call, more: Sequence[Order] = ()) -> bytes:
+    """``NewJob.told`` of the first job of a request. ``more``: its other jobs."""
+    is_responses = call.path == "/v1/responses"
+    told = Told(call.path, responses_shape(chat) if is_responses else shape(chat), time.time())
+    if more:
+        told.more = [order.job.id for order in more]
     if call.path == _MESSAGES:
-        told.request_id, told.input_tokens = call.request_id, anthropic.token_count(first.chat)
-    head = replace(first, job=replace(first.job, told=_encoder.encode(told), det=det))
-    if det:
-        return [head, *(replace(order, job=replace(order.job, det=True)) for order in orders[1:])]
-    return [head, *orders[1:]]
+        told.request_id, told.input_tokens = call.request_id, anthropic.token_count(chat)
+    return _encoder.encode(told)

@@ -24,7 +24,7 @@ from gateway.models import Model
 from gateway.pools import Pool
 from gateway.refusal import BrokenOff, ClientLeft, Refusal
 from gateway.services import Services
-from gateway.told import detaches, with_told
+from gateway.told import detaches, tell
 from gateway.wish import wished
 
 T = TypeVar("T")
@@ -93,7 +93,10 @@ class ChatRoute:
         return asked if isinstance(asked, list) else [asked]
 
     def _orders(self, chats: Sequence[Chat], model: Model, pool: Pool, call: Call, *, det: bool) -> list[Order]:
-        return with_told([self._services.intake.order(chat, model, pool, call) for chat in chats], call, det=det)
+        order = partial(self._services.intake.order, model=model, pool=pool, call=call, det=det)
+        first, *others = chats
+        more = [order(chat) for chat in others]
+        return [order(first, told=tell(first, call, more)), *more]
 
     async def _answer(
         self, claim: Claim | None, orders: Sequence[Order], client: Client, *, det: bool

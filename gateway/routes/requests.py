@@ -24,6 +24,7 @@ from gateway.services import Services
 from gateway.told import Told, read_told
 
 _NO_STREAM = Failure("The answer to this request comes in one piece only, to whoever asked for it.", 404, "no_stream")
+_CANCELLED = Failure("This request was cancelled, and what it had said is gone.", 404, "request_cancelled")
 _LOST_PLACE = Failure(
     "What came before this Last-Event-ID is no longer known here; read the stream from its start.", 409, "lost_place"
 )
@@ -82,7 +83,7 @@ def request_routes(services: Services, *, heartbeat_s: float) -> APIRouter:
         standing, pool = await find(pools, id, call)
         told = read_told(standing.told)
         if told is None:
-            raise Refusal(_NO_STREAM)
+            raise Refusal(_NO_STREAM if standing.end is None or standing.end.kind != "cancelled" else _CANCELLED)
         ids = [id, *told.more]
         places, skipped = read_place(call.header(b"last-event-id"), len(ids))
         return _Stream(services.listening, _Reader(standing, pool, told, ids, places, skipped), heartbeat_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from buffer.job import End, Failure
+from buffer.keys import DONE_JOB_S, DONE_REPLY_S
 from buffer.lanes import Lanes
 from buffer.letters import Letters
 from buffer.records import GivenBack
@@ -75,10 +76,23 @@ async def test_one_that_is_told_to_stop(lanes: Lanes) -> None:
     assert (ended.state, ended.end) == ("cancelled", End("cancelled"))
 
 
+async def test_one_that_was_cancelled_is_remembered_as_long_as_others(lanes: Lanes) -> None:
+    """What it had said is gone before that."""
+    await running(lanes, "b", det=True)
+    await lanes.submit(job("a"))
+    await lanes.cancel("a")
+    await lanes.forget(["a"])
+    found = await stands(lanes)
+    assert (found.state, found.end, found.told) == ("cancelled", End("cancelled"), b"")
+    await lanes.store.redis.expire(lanes.keys.job("a"), DONE_JOB_S - DONE_REPLY_S)
+    assert await read_standing(lanes, "a") is None
+
+
 async def test_nobody_knows_one_whose_answer_is_gone(lanes: Lanes) -> None:
     granted = await running(lanes, "a")
     await lanes.settle("a", granted.fence, 1, End("done"))
     assert await read_standing(lanes, "a") is not None
+    await lanes.store.redis.expire(lanes.keys.job("a"), DONE_JOB_S - DONE_REPLY_S)
     await lanes.forget(["a"])
     assert await read_standing(lanes, "a") is None
     assert await read_standing(lanes, "b") is None
