@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
+from math import ceil
 
 from buffer.keys import FIXED, SELF_EMPTYING, Keys
 from buffer.records import Limits
@@ -37,8 +39,8 @@ def check_state(state: State, ledger: Ledger) -> None:
     for backend, load in state.load.items():
         _same(f"load:{backend}", set(load), {one for one in running if state.jobs[one].backend == backend})
         for one, share in load.items():
-            if share != state.jobs[one].share:
-                raise Violation(f"P5: load:{backend} has {share} for {one}, which takes {state.jobs[one].share}")
+            if share != state.jobs[one].takes:
+                raise Violation(f"P5: load:{backend} has {share} for {one}, which takes {state.jobs[one].takes}")
     _same("jobs:*", set(state.entries.values()), waiting | running | held)
     for job in jobs:
         if job.st != "done" and state.entries.get((job.lane, job.entry)) != job.id:
@@ -114,10 +116,26 @@ class Asked:
     now_us: int
 
 
+class Shares:
+    """How many places each owner has at a back end."""
+
+    def __init__(self, state: State, backend: str, slots: int) -> None:
+        self._slots = slots
+        self._places = Counter(state.jobs[one].owner for one in state.load.get(backend, {}) if one in state.jobs)
+
+    def over(self, job: Record) -> bool:
+        """Whether its owner has as many as it may have while others wait."""
+        return job.share > 0 and self._places[job.owner] >= ceil(job.share * self._slots / 1000)
+
+    def add(self, job: Record) -> None:
+        self._places[job.owner] += 1
+
+
 def check_pull(state: State, asked: Asked, granted: Sequence[str]) -> None:
-    """P4 and P7 for a pull that found ``state``; and that it left nothing which it could have taken."""
+    """P4 and P7 for a pull that found ``state``, and that it left nothing which it could have taken."""
     backend, want = asked.backend, asked.want
     credit = Credit(asked.limits, list(state.load.get(backend, {}).values()))
+    shares = Shares(state, backend, asked.limits.slots)
     waiting = {
         job.id: job
         for job in state.jobs.values()
@@ -130,6 +148,7 @@ def check_pull(state: State, asked: Asked, granted: Sequence[str]) -> None:
         for id, job in list(waiting.items())
         if job.left == backend and asked.now_us < job.left_until
     }
+    passed_over = False
     for grant in granted:
         job = waiting.pop(grant, None)
         if job is None:
@@ -137,14 +156,25 @@ def check_pull(state: State, asked: Asked, granted: Sequence[str]) -> None:
         if not credit.fits(job):
             raise Violation(f"P4: {grant} was granted by {backend} above its limits")
         for other in waiting.values():
+            if shares.over(other):
+                # Whoever else waits passes it, however old it is.
+                continue
             # Also if the other did not fit: it was looked at first, and nothing that came after its due may pass it.
             if other.due and job.arr > other.due:
                 raise Violation(f"P7: {job.id} (arrived {job.arr}) was granted before {other.id} (due {other.due})")
+            if shares.over(job) and other.owner != job.owner and other.lane != "background" and credit.fits(other):
+                raise Violation(f"P4: {job.id} was granted to {job.owner} above its share, and {other.id} fits")
+        passed_over = passed_over or shares.over(job)
         credit.add(job)
+        shares.add(job)
     if len(granted) >= want or len(waiting) > LOOKED_AT:
         return
     barrier = min((job.due for job in waiting.values() if job.due and not credit.fits(job)), default=None)
-    people = any(job.lane != "background" for job in (waiting | left).values())
+    # While one waited that was passed over, and was granted what nobody else wanted, no background job was looked at.
+    people = passed_over or any(job.lane != "background" for job in (waiting | left).values())
+    owners = {job.owner for job in waiting.values()}
     for job in waiting.values():
-        if credit.fits(job) and (barrier is None or job.arr <= barrier) and not (people and job.lane == "background"):
+        if (people and job.lane == "background") or (shares.over(job) and owners != {job.owner}):
+            continue
+        if credit.fits(job) and (barrier is None or job.arr <= barrier):
             raise Violation(f"P9: {job} fits {backend}, and {asked} left it after {granted}; others: {waiting}")

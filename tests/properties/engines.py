@@ -18,10 +18,9 @@ from tests.properties.world import World
 class Engine:
     """One back end, as one worker reaches it. Thoughts come before words; each is a token, some stand around them."""
 
-    continues = True
-
     def __init__(self, world: World, far: Far, spec: BackendSpec, models: tuple[str, ...]) -> None:
         self.spec = spec
+        self.continues = spec.kind != "openai"
         self._world, self.far, self._models = world, far, models
 
     async def chat(
@@ -31,6 +30,8 @@ class Engine:
         client = world.ledger.clients[request_id]
         if said and not client.resumable:
             self._fail(f"P1: {request_id} cannot be gone on with, and is asked to from {said!r}")
+        if said and not self.continues:
+            self._fail(f"P1: {request_id} is to be gone on with at {self.spec.name}, which cannot")
         if upstream_model not in self._models:
             self._fail(f"{request_id} went to {self.spec.name}, which has no {upstream_model}")
         attempt = world.ledger.attempt(request_id, said)

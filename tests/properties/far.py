@@ -51,6 +51,7 @@ class Far:
         await self.awake()
         chance = world.chance()
         if chance < 0.01 or world.unreachable:
+            world.ledger.counts["lost command"] += 1
             await self._lose("on the way there")
         if commands[-1][0] == "XREAD":
             return await self._read(commands)
@@ -64,6 +65,7 @@ class Far:
 
     async def _lose(self, where: str) -> None:
         hangs = self.world.rng.random() < 0.2
+        self.world.ledger.counts["hung"] += hangs
         await self.world.later(*((HANGS_S, HANGS_S) if hangs else (0.01, 2.0)))
         await self.awake()
         raise ConnectionLost(f"Lost {where}.")

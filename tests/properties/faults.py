@@ -11,6 +11,19 @@ if TYPE_CHECKING:
     from tests.properties.installation import Installation
 
 FAULTS_S = 40.0
+FAULTS = {
+    "pause worker": 4,
+    "pause gateway": 4,
+    "crash worker": 3,
+    "crash gateway": 1,
+    "drain worker": 2,
+    "clock back": 2,
+    "store away": 2,
+    "empty restart": 1,
+    "rollback": 1,
+}
+"""What happens → how often, beside the others."""
+SMALL_FAULTS = ("lost command", "lost ack", "hung", "repeated", "engine failed", "engine refused", "engine broken")
 
 
 class Faults:
@@ -23,23 +36,22 @@ class Faults:
         world, rng = self._world, self._rng
         loop = asyncio.get_running_loop()
         end_s = loop.time() + FAULTS_S
-        faults = {
-            "pause worker": (4, self._pause_worker),
-            "pause gateway": (4, self._pause_gateway),
-            "crash worker": (3, self._crash_worker),
-            "crash gateway": (1, self._crash_gateway),
-            "drain worker": (2, self._drain),
-            "clock back": (2, self._clock),
-            "store away": (2, self._away),
-            "empty restart": (1, self._empty),
-            "rollback": (1, self._rollback),
+        do = {
+            "pause worker": self._pause_worker,
+            "pause gateway": self._pause_gateway,
+            "crash worker": self._crash_worker,
+            "crash gateway": self._crash_gateway,
+            "drain worker": self._drain,
+            "clock back": self._clock,
+            "store away": self._away,
+            "empty restart": self._empty,
+            "rollback": self._rollback,
         }
-        names, weights = list(faults), [weight for weight, _ in faults.values()]
         while loop.time() < end_s:
             await asyncio.sleep(rng.uniform(0.3, 3.0))
-            (name,) = rng.choices(names, weights)
+            (name,) = rng.choices(list(FAULTS), list(FAULTS.values()))
             world.ledger.counts[name] += 1
-            await faults[name][1]()
+            await do[name]()
         world.faulty = False
 
     async def _pause_worker(self) -> None:

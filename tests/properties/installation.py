@@ -41,23 +41,29 @@ class Plan:
     faulty: bool
     jobs: int
     max_wait_s: float
+    share: int
+    """Of one owner of two; 0: they have none."""
 
 
 def plan(rng: Random, *, faulty: bool, jobs: int) -> Plan:
     models: dict[str, tuple[str, ...]] = {"b1": ("small", "large"), "b2": ("large", "odd"), "b3": MODELS}
     if rng.random() < 0.3:
         models = {"b1": MODELS}
+    odd = rng.choice(("b1", "b2", "", "")) if len(models) > 1 else ""
     specs = {
         name: BackendSpec(
             name=name,
-            kind="vllm",
+            # Those of this kind cannot go on with what another has begun.
+            kind="openai" if name == odd else "vllm",
             url="http://127.0.0.1:1",
             max_in_flight=rng.choice((1, 1, 2, 2, 3, 5)),
             kv_tokens=rng.choice((None, 70, 130)),
         )
         for name in models
     }
-    return Plan(models, specs, faulty, jobs, max_wait_s=rng.choice((1.0, 3.0, 8.0, 30.0)))
+    return Plan(
+        models, specs, faulty, jobs, max_wait_s=rng.choice((1.0, 3.0, 8.0, 30.0)), share=rng.choice((0, 0, 300, 600))
+    )
 
 
 class Installation:
@@ -68,6 +74,7 @@ class Installation:
         queues = tuple(queue_names(model)[0] for model in MODELS)
         self.world = World(server, rng, Names(queues, tuple(self.plan.models)))
         self.world.faulty = faulty
+        self.world.ledger.mixed = any(spec.kind == "openai" for spec in self.plan.specs.values())
         self.settings = Settings(lease_seconds=LEASE_S, drain_seconds=2.0, queue_limit=1000)
         self.numbers = {"gateway": 0, "worker": 0}
         self.gateways = [self.new_gateway() for _ in range(2)]
@@ -132,10 +139,9 @@ class Installation:
     # --- clients
 
     async def _clients(self) -> None:
-        world, rng = self.world, self.rng
+        rng = self.rng
         for number in range(self.plan.jobs):
             client = self._client(f"j{number}")
-            world.ledger.clients[client.job.id] = client
             gateway = rng.choice(self.gateways)
             gateway.serve(client, rng.choice((0, 0, 12)))
             if self.plan.faulty and rng.random() < 0.2:
@@ -146,14 +152,16 @@ class Installation:
     def _client(self, job_id: str) -> Client:
         rng, max_wait_s = self.rng, self.plan.max_wait_s
         lane, resumable, model = rng.choice(LANES), rng.random() < 0.8, rng.choice(MODELS)
-        whole = rng.random() < 0.15
+        whole, user = rng.random() < 0.15, rng.randint(1, 4)
         text = "x" * 70_000 if rng.random() < 0.05 else "x"
         chat = Chat(model=model, messages=[Message("user", text)], stream=not whole, logprobs=not resumable)
         job = NewJob(
             id=job_id,
             model=queue_names(model)[0],
             lane=lane,
-            user=f"u{rng.randint(1, 4)}",
+            user=f"u{user}",
+            owner=f"key:{user % 2}",
+            share=self.plan.share if user % 2 else 0,
             inbox="",
             body=encode_chat(chat),
             offset_us=int(rng.uniform(0, max_wait_s) * 1_000_000),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from buffer.heard import UNSEEN_TOKENS, Said
 from buffer.job import Chat, Usage
@@ -49,6 +49,11 @@ class Client:
     second_end: str = ""
     """and how that ended."""
 
+    def again(self) -> Client:
+        """Who was not let in asks once more."""
+        job = replace(self.job, id=f"{self.job.id}+")
+        return Client(job, self.chat, self.total, self.thoughts, self.resumable, self.whole)
+
     @property
     def tokens(self) -> int:
         """Of the whole answer."""
@@ -67,6 +72,8 @@ class Ledger:
     top: dict[str, int] = field(default_factory=dict)
     """Highest fence seen of a job's record, since the store last lost something."""
     counts: Counter[str] = field(default_factory=Counter)
+    mixed: bool = False
+    """Not all back ends can go on with what another has begun."""
     ended: set[str] = field(default_factory=set)
     """Jobs whose record was seen to be done."""
     lossy: bool = False
@@ -100,7 +107,7 @@ class Ledger:
         if kind == "done":
             self._complete(client, Said(client.text, client.thought))
             self._paid(client)
-        elif client.resumable and kind == "failed" and code in NEEDLESS and (client.text or not client.thought):
+        elif self._needless(client, code, Said(client.text, client.thought)):
             raise Violation(f"P9: {job_id} failed ({code}), and could have been gone on with from {client.text!r}")
 
     def deliver_again(self, job_id: str, piece: str, *, thought: bool) -> None:
@@ -120,10 +127,16 @@ class Ledger:
         self.counts[f"came back: {kind} {code}".strip()] += 1
         if kind == "done":
             self._complete(client, client.second)
-        elif client.resumable and code in NEEDLESS - {"lost"} and (client.second.text or not client.second.thought):
+        elif code != "lost" and self._needless(client, code, client.second):
             raise Violation(f"P9: {job_id} failed ({code}), and could have been gone on with from {client.second!r}")
         elif code == "lost" and client.submitted and not (self.lossy and (client.orphaned or job_id in self.ended)):
             raise Violation(f"P9: who came back for {job_id} was told that it is lost")
+
+    def _needless(self, client: Client, code: str, said: Said) -> bool:
+        """Whether an end says that the answer could not be gone on with, and it could."""
+        if code not in NEEDLESS or not client.resumable or (said.thought and not said.text):
+            return False
+        return not (self.mixed and code == "broken_off")
 
     def forget(self) -> None:
         """The store has lost something."""

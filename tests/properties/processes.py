@@ -79,18 +79,22 @@ class GatewayProcess(Process):
                 await asyncio.sleep(0.1)
         await self.inbox.run()
 
-    def serve(self, client: Client, limit: int) -> None:
+    def serve(self, client: Client, limit: int, after_s: float = 0.0) -> None:
+        self.world.ledger.clients[client.job.id] = client
         self.served.append(client)
-        self.begin(self._serve(client, limit))
+        self.begin(self._serve(client, limit, after_s))
 
-    async def _serve(self, client: Client, limit: int) -> None:
+    async def _serve(self, client: Client, limit: int, after_s: float) -> None:
         ledger, id = self.world.ledger, client.job.id
+        await asyncio.sleep(after_s)
         while not self.inbox.name:
             await asyncio.sleep(0.05)
         try:
             submitted, follower = await self.inbox.submit(client.job, limit=limit, whole=client.whole, chat=client.chat)
         except StoreUnavailable:
             ledger.finish(id, "unserved")
+            if self.world.faulty:
+                self.serve(client.again(), limit, self.world.rng.uniform(0.5, 4.0))
             return
         if follower is None:
             ledger.finish(id, submitted.status)

@@ -13,6 +13,8 @@ from contextlib import ExitStack
 from redis.exceptions import RedisError
 
 from tests.properties import virtual
+from tests.properties.broken import BROKEN, broken
+from tests.properties.faults import FAULTS, SMALL_FAULTS
 from tests.properties.installation import play
 from tests.properties.ledger import Violation
 from tests.properties.server import Server
@@ -44,6 +46,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=20, help="how many")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--store", choices=("fake", "redis62", "redis7"), default="fake")
+    parser.add_argument("--broken", choices=BROKEN, help="break a script so, and count the seeds that find it")
     parser.add_argument("--trace", action="store_true", help="show where in the test a violation was found")
     options = parser.parse_args()
     failed = []
@@ -52,6 +55,8 @@ def main() -> int:
         if options.store != "fake":
             binary = bundled_binary() if options.store == "redis62" else None
             url = stack.enter_context(run_redis(binary=binary)).url
+        if options.broken:
+            stack.enter_context(broken(options.broken))
         total: Counter[str] = Counter()
         for seed in range(options.first, options.first + options.seeds):
             began = time.monotonic()
@@ -66,7 +71,10 @@ def main() -> int:
                     traceback.print_exception(found)
             print(f"{seed:>6} {time.monotonic() - began:>5.1f} s  {word}", flush=True)
     print(f"{options.seeds - len(failed)} of {options.seeds} clean on {options.store}; violations: {failed or 'none'}.")
-    print(", ".join(f"{count} {name}" for name, count in sorted(total.items())))
+    print(f"{total.pop('exchanges', 0)} exchanges with the store, {total.pop('checks', 0)} looks at the whole of it.")
+    faults = {name: total.pop(name, 0) for name in (*FAULTS, *SMALL_FAULTS)}
+    print("Faults: " + ", ".join(f"{count} {name}" for name, count in faults.items()))
+    print("What became of it: " + ", ".join(f"{count} {name}" for name, count in sorted(total.items())))
     return 1 if failed else 0
 
 

@@ -10,8 +10,8 @@ from buffer.job import LANES
 from buffer.keys import Keys
 from tests.properties.server import Server
 
-TEXTS = ("st", "model", "lane", "user", "inbox", "entry", "backend", "worker", "cancel", "left")
-NUMBERS = ("fence", "arr", "due", "kv", "prefill", "long", "deadline", "read", "left_until")
+TEXTS = ("st", "model", "lane", "user", "inbox", "entry", "backend", "worker", "cancel", "left", "owner")
+NUMBERS = ("fence", "arr", "due", "kv", "prefill", "long", "deadline", "read", "left_until", "share")
 SHORT = ("worker", "workers", "state", "states", "crowd")
 FIELDS = (*TEXTS, *NUMBERS, "det")
 
@@ -39,9 +39,11 @@ class Record:
     cancel: str
     left: str
     left_until: int
+    owner: str
+    share: int
 
     @property
-    def share(self) -> tuple[int, int, int]:
+    def takes(self) -> tuple[int, int, int]:
         """What it takes of a back end while it runs: kv, prefill, long."""
         return self.kv, 0 if self.read == self.fence else self.prefill, self.long
 

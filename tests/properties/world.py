@@ -71,6 +71,7 @@ class World:
 
     def execute(self, commands: Sequence[Command]) -> list[Any]:
         """At one instant, on the real store. What does not hold is noted as the world's failure."""
+        self.ledger.counts["exchanges"] += 1
         try:
             self._expire()
             results = [self._run(command) for command in commands]
