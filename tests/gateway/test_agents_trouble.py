@@ -67,14 +67,14 @@ async def test_an_engine_that_refuses_and_one_that_breaks_off() -> None:
 
 
 async def test_errors_have_the_form_of_the_api_that_was_asked() -> None:
-    key = ApiKey(name="k", key="secret-key-0123456789")
-    async with rig(api_keys=[key]) as r, clients(r.url) as (claude, gpt):
+    key = "secret-key-0123456789"
+    async with rig(api_keys=[ApiKey(name="k", key=key)]) as r, clients(r.url) as (claude, gpt):
         with pytest.raises(anthropic.AuthenticationError) as refused:
             await claude.messages.create(model=MODEL, max_tokens=5, messages=[{"role": "user", "content": "x"}])
         assert refused.value.body["error"]["type"] == "authentication_error"  # type: ignore[index]
         with pytest.raises(openai.AuthenticationError):
             await gpt.responses.create(model=MODEL, input="x")
-        known = claude.with_options(api_key=key.key)
+        known = claude.with_options(api_key=key)
         with pytest.raises(anthropic.NotFoundError) as missing:
             await known.messages.create(model="nobody", max_tokens=5, messages=[{"role": "user", "content": "x"}])
         assert missing.value.body == {
@@ -83,16 +83,16 @@ async def test_errors_have_the_form_of_the_api_that_was_asked() -> None:
             "request_id": missing.value.request_id,
         }
         with pytest.raises(openai.NotFoundError) as unknown:
-            await gpt.with_options(api_key=key.key).responses.create(model="nobody", input="x")
+            await gpt.with_options(api_key=key).responses.create(model="nobody", input="x")
         assert unknown.value.code == "model_not_found"
         with pytest.raises(anthropic.BadRequestError):
             await known.messages.create(model=MODEL, max_tokens=0, messages=[{"role": "user", "content": "x"}])
         with pytest.raises(openai.BadRequestError) as stored:
-            await gpt.with_options(api_key=key.key).responses.create(
+            await gpt.with_options(api_key=key).responses.create(
                 model=MODEL, input="x", previous_response_id="resp_1"
             )
         assert stored.value.param == "previous_response_id"
-        headers = {"x-api-key": key.key, "X-Request-Id": "mine-1"}
+        headers = {"x-api-key": key, "X-Request-Id": "mine-1"}
         for method, path, status in (("GET", "/v1/messages", 405), ("POST", "/v1/messages/batches", 404)):
             got = await r.client.request(method, path, headers=headers)
             assert got.status_code == status
