@@ -177,7 +177,7 @@ class Store:
 
     async def ping(self) -> None:
         """Returns if the store answers."""
-        await self.eager([("PING",)])
+        await self.exchange([("PING",)])
 
     async def takes_writes(self, base: str) -> None:
         """Returns if the store takes something new among the names that begin with ``base``."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from redis import exceptions as errors
@@ -72,16 +73,8 @@ class Link:
             self.reach.hurry()
 
     async def _send(self, commands: Sequence[Command]) -> list[Any]:
-        if len(commands) == 1:
-            try:
-                return [await self.redis.execute_command(*commands[0])]
-            except errors.ResponseError as error:
-                return [error]
-        pipe = self.redis.pipeline(transaction=False)
-        for command in commands:
-            pipe.execute_command(*command)
-        results: list[Any] = await pipe.execute(raise_on_error=False)
-        return results
+        with _closed_is_lost():
+            return await _sent(self.redis, commands)
 
     async def read(self, commands: Sequence[Command], block_s: float) -> Any:
         """As ``run``, patient, where the last command waits up to ``block_s``; only its result."""
@@ -89,15 +82,8 @@ class Link:
         began_at = asyncio.get_running_loop().time()
         try:
             async with self.reach.limit(block_s + COMMAND_TIMEOUT_S):
-                if len(commands) == 1:
-                    result = await self._blocking.execute_command(*commands[0])
-                else:
-                    pipe = self._blocking.pipeline(transaction=False)
-                    for command in commands:
-                        pipe.execute_command(*command)
-                    result = (await pipe.execute(raise_on_error=False))[-1]
-        except errors.ResponseError as error:
-            result = error
+                with _closed_is_lost():
+                    *_, result = await _sent(self._blocking, commands)
         except CAUGHT as error:
             if (found := trouble(error)) is None:
                 raise
@@ -122,7 +108,8 @@ class Link:
 
     async def _look(self) -> None:
         try:
-            await self.redis.ping()
+            with _closed_is_lost():
+                await self.redis.ping()
         except CAUGHT as error:
             if (found := trouble(error)) is None:
                 raise
@@ -133,3 +120,27 @@ class Link:
         await self._blocking.aclose()
         if self._close is not None:
             await self._close()
+
+
+async def _sent(client: Any, commands: Sequence[Command]) -> list[Any]:
+    if len(commands) == 1:
+        try:
+            return [await client.execute_command(*commands[0])]
+        except errors.ResponseError as error:
+            return [error]
+    pipe = client.pipeline(transaction=False)
+    for command in commands:
+        pipe.execute_command(*command)
+    results: list[Any] = await pipe.execute(raise_on_error=False)
+    return results
+
+
+@contextmanager
+def _closed_is_lost() -> Iterator[None]:
+    """A connection that was reset between two commands: uvloop refuses to write to it in words of its own."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "handler is closed" not in str(error):
+            raise
+        raise errors.ConnectionError("The connection was closed.") from error

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from backends.base import BackendError, Probe
 from backends.make import make
 from buffer.backend import BackendSpec
+from buffer.lanes import Lanes
 from buffer.setting_sources import SettingsError
 from buffer.setting_values import without_password
 from buffer.settings import Settings
 from buffer.store import Store, StoreUnavailable, open_store
+from buffer.trouble import NOT_ALLOWED
 
 log = logging.getLogger("doublebuffer.command")
 
@@ -53,6 +55,7 @@ async def _answers(store: Store) -> None:
     while True:
         try:
             await store.ping()
+            await _lets_us(store)
             return
         except StoreUnavailable as error:
             if not error.soon or (until is not None and loop.time() > until):
@@ -61,6 +64,20 @@ async def _answers(store: Store) -> None:
                 until = loop.time() + SOON_S
                 log.warning("%s It is waited for, %g s at most.", error, SOON_S)
         await asyncio.sleep(LOOK_AGAIN_S)
+
+
+async def _lets_us(store: Store) -> None:
+    """One that takes no writes at the moment will do so again; one that does not let this user has to be told first.
+
+    Raises ``StoreUnavailable``.
+    """
+    lanes = Lanes(store)
+    try:
+        await store.takes_writes(lanes.keys.base)
+        await lanes.peek([])
+    except StoreUnavailable as error:
+        if str(error) == NOT_ALLOWED.text:
+            raise
 
 
 @dataclass(frozen=True, slots=True)
