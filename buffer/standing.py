@@ -15,7 +15,7 @@ State = Literal["waiting", "running", "done", "failed", "cancelled", "expired"]
 
 _FIELDS = (
     *("st", "owner", "lane", "model", "backend", "det", "arr", "started", "first", "ended", "fails", "taken", "tries"),
-    *("cancel", "inputs"),
+    *("cancel", "end"),
 )
 
 
@@ -73,8 +73,8 @@ async def read_standing(lanes: Lanes, id: str) -> Standing | None:
     end: End | None = None
     if record["st"] == "done" and last and last[0][1][b"k"].decode() in END_KINDS:
         end = decode_end(last[0][1][b"d"])
-    elif record["st"] == "done" and not last and record["inputs"] == "0" and left_s > DONE_JOB_S - DONE_REPLY_S:
-        # Of no others the answer goes so early.
+    elif record["end"] == "cancelled" and not last and left_s > DONE_JOB_S - DONE_REPLY_S:
+        # What it had said is dropped sooner than that.
         end = End("cancelled")
     if not record["st"] or (end is None and (record["st"] == "done" or not first)):
         return None

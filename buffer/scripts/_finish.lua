@@ -6,7 +6,7 @@ local function finish(j, n, kind, data)
     call('XDEL', P .. 'jobs:' .. j.lane, j.entry)
   end
   call('HDEL', j.key, 'prefix', j.kept and 'prefix' or 'body')
-  call('HSET', j.key, 'st', 'done', 'ended', int(now))
+  call('HSET', j.key, 'st', 'done', 'end', kind, 'ended', int(now))
   mark(j, n, kind, data)
   frame(j, n, kind, data)
   call('EXPIRE', j.key, DONE_JOB_S)
