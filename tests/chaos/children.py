@@ -35,6 +35,8 @@ class Child:
         self._wanted = asyncio.Event()
         self._wanted.set()
         self._ended = asyncio.Event()
+        self._before = 0
+        """Bytes of standard output that were there before it was started."""
 
     def was_killed(self, since: float, until: float) -> bool:
         """Whether somebody ended it between two instants of ``time.time()``."""
@@ -45,6 +47,15 @@ class Child:
         """None while it is down."""
         running = self._process is not None and self._process.returncode is None
         return self._process.pid if running and self._process else None
+
+    @property
+    def up(self) -> bool:
+        return self.pid is not None and self._spoke
+
+    @property
+    def _spoke(self) -> bool:
+        """Before its first line it has not come up: Redis was away, or it is still at it."""
+        return self.out.exists() and self.out.stat().st_size > self._before
 
     @property
     def log(self) -> Path:
@@ -59,13 +70,12 @@ class Child:
         try:
             while True:
                 await self._wanted.wait()
-                before = self.out.stat().st_size if self.out.exists() else 0
+                self._before = self.out.stat().st_size if self.out.exists() else 0
                 code = await self._run()
                 self._ended.set()
                 if not self._wanted.is_set():
                     continue
-                # Before its first line it had only not come up: Redis was away.
-                if self.out.stat().st_size > before:
+                if self._spoke:
                     self.crashes.append(f"{self.name} ended by itself with {code} at {time.time():.3f}")
                 await asyncio.sleep(AGAIN_S)
         finally:
