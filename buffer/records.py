@@ -156,8 +156,7 @@ class Pulled:
 class Renewed:
     status: Literal["ok", "cancel", "adopt", "lost", "orphan"]
     """``cancel``: still ours; close the engine's stream, then settle as cancelled. ``lost``: another owns it; write
-    nothing more.
-    ``orphan``: the store does not know this attempt (it came back empty or older). ``adopt``: its gateway has put the
+    nothing more. ``orphan``: the store, empty or older, does not know this attempt. ``adopt``: its gateway has put the
     job there again, and this attempt is to go on with it."""
     inbox: str
     fence: int = 0
