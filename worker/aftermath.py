@@ -22,6 +22,10 @@ LEAVE_S = 2.0
 """How long a back end leaves a job that failed there to others that could take it, whichever worker asks."""
 
 
+PASSED_BY_S = 30.0
+"""The same, of a job that it cannot go on with: an engine that can may have to start first."""
+
+
 class Aftermath:
     """Of the jobs of one pool. Its methods give the outcome in a word, for the log."""
 
@@ -93,15 +97,14 @@ class Aftermath:
         if not can_go_on(hand.chat, hand.heard):
             return await self.end(hand, NO_RESUME)
         said, spent = hand.begun, hand.spent
-        if self._others(hand, said):
-            self._leave(hand)
-            return await self._release(hand, GivenBack("drain", said, spent, leave_s=LEAVE_S))
         if not self._continues(model):
             return await self.end(hand, NO_RESUME)
+        self._leave(hand, PASSED_BY_S)
+        if self._others(hand, said):
+            return await self._release(hand, GivenBack("drain", said, spent, leave_s=PASSED_BY_S))
         # It is away just now. That it is waited for is bounded as tries are.
-        self._leave(hand)
         most = pool.settings.max_attempts
-        back = GivenBack("error", said, spent, max_attempts=most, failure=NO_RESUME, leave_s=LEAVE_S)
+        back = GivenBack("error", said, spent, max_attempts=most, failure=NO_RESUME, leave_s=PASSED_BY_S)
         return await self._release(hand, back)
 
     async def end(self, hand: Hand, end: End, *, dead: str = "") -> str:
@@ -149,7 +152,7 @@ class Aftermath:
         most, leave_s = pool.settings.max_attempts, 0.0
         if self._others(hand, said):
             leave_s = LEAVE_S
-            self._leave(hand)
+            self._leave(hand, leave_s)
         elif job.fails + 1 < most and not pool.stopping:
             try:
                 with hand.stoppable():
@@ -159,9 +162,10 @@ class Aftermath:
         spent = hand.spent if said else 0
         return await self._release(hand, GivenBack("error", said, spent, most, end, leave_s))
 
-    def _leave(self, hand: Hand) -> None:
+    @staticmethod
+    def _leave(hand: Hand, leave_s: float) -> None:
         """Should none of the others have a place for it by then, this back end is to look again."""
-        asyncio.get_running_loop().call_later(LEAVE_S, hand.engine.wake.set)
+        asyncio.get_running_loop().call_later(leave_s, hand.engine.wake.set)
 
     async def _release(self, hand: Hand, back: GivenBack) -> str:
         hand.closing = True
