@@ -44,6 +44,11 @@ class Far:
         """Nothing gets in or out for so long."""
         self.paused_until_s = max(self.paused_until_s, asyncio.get_running_loop().time() + seconds)
 
+    @property
+    def pauses_s(self) -> float:
+        """For how long from now on."""
+        return self.paused_until_s - asyncio.get_running_loop().time()
+
     async def send(self, commands: Sequence[Command]) -> list[Any]:
         """Raises redis-py's ``ConnectionError``."""
         world = self.world

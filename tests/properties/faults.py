@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from tests.properties.installation import Installation
 
 FAULTS_S = 40.0
+MOST_MISSED_S = 6.0
+"""A gateway that sleeps for longer may be too late to bring back what a store has lost, before somebody asks for it."""
 FAULTS = {
     "pause worker": 4,
     "pause gateway": 4,
@@ -59,8 +61,11 @@ class Faults:
         self._rng.choice(self._it.workers).far.pause(self._rng.choice((short, long)))
 
     async def _pause_gateway(self) -> None:
+        gateway = self._rng.choice(self._it.gateways)
         short, long = self._rng.uniform(0.5, 8.0), self._rng.uniform(15.0, 22.0)
-        self._rng.choice(self._it.gateways).far.pause(self._rng.choice((short, short, long)))
+        gateway.far.pause(self._rng.choice((short, short, long)))
+        for client in gateway.served:
+            client.orphaned = client.orphaned or gateway.far.pauses_s > MOST_MISSED_S
 
     async def _crash_worker(self) -> None:
         number = self._rng.randrange(len(self._it.workers))

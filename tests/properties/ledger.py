@@ -41,7 +41,7 @@ class Client:
     submitted: bool = False
     """Its gateway knows that it went in."""
     orphaned: bool = False
-    """Its gateway died."""
+    """Its gateway died, or slept for long."""
     second: Said = field(default_factory=Said)
     """Of a detached job whose client came back: what it has read since,"""
     last_id: str = ""
