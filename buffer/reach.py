@@ -11,6 +11,7 @@ from buffer.trouble import CROWDED, SILENT, StoreUnavailable, Trouble, unavailab
 
 log = logging.getLogger("doublebuffer.buffer")
 
+STEPS = 5
 LOOK_S = 1.0
 """How long a look may take."""
 LOOK_EVERY_S = (0.05, 0.5)
@@ -39,7 +40,7 @@ class Reach:
         self._look_at = 0.0
         self._pause_s = 0.0
         self._turn = asyncio.Lock()
-        self._waits: set[asyncio.Timeout] = set()
+        self._waits: set[_Wait] = set()
         self._told_at: dict[str, float] = {}
 
     @property
@@ -73,7 +74,7 @@ class Reach:
             await asyncio.sleep(self._look_at - _now())
             self._pause_s = min(LOOK_EVERY_S[1], max(LOOK_EVERY_S[0], self._pause_s * 2))
             try:
-                async with asyncio.timeout(LOOK_S):
+                async with self.limit(LOOK_S):
                     await self._look()
             except StoreUnavailable as error:
                 self._away = Trouble(str(error), error.soon)
@@ -97,11 +98,8 @@ class Reach:
 
     def hurry(self) -> None:
         """What is under way may wait ``GRACE_S`` more: its connections may lead nowhere."""
-        until = _now() + GRACE_S
         for wait in self._waits:
-            at = wait.when()
-            if not wait.expired() and (at is None or at > until):
-                wait.reschedule(until)
+            wait.end_in(GRACE_S)
 
     def failed(self, found: Trouble, began_at: float) -> StoreUnavailable:
         """A command that was sent at ``began_at`` had no answer. The error to raise."""
@@ -121,7 +119,7 @@ class Reach:
         async with self._turn:
             if self._away is None and self._heard_at < began_at:
                 try:
-                    async with asyncio.timeout(LOOK_S):
+                    async with self.limit(LOOK_S):
                         await self._look()
                     self.heard()
                 except (StoreUnavailable, TimeoutError):
@@ -138,12 +136,47 @@ class Reach:
     @asynccontextmanager
     async def limit(self, within_s: float) -> AsyncIterator[None]:
         """Raises ``TimeoutError`` after so long, or ``GRACE_S`` after the end of an outage."""
-        async with asyncio.timeout(within_s) as wait:
+        async with asyncio.timeout(None) as timeout:
+            wait = _Wait(timeout, within_s)
             self._waits.add(wait)
             try:
                 yield
             finally:
                 self._waits.discard(wait)
+                wait.stop()
+
+
+class _Wait:
+    """Lets a timeout expire after ``within_s``, counted in steps, so that a second in which this very process got no
+    time, and could not have read an answer, is not laid to the server's charge.
+    """
+
+    def __init__(self, timeout: asyncio.Timeout, within_s: float) -> None:
+        self._timeout = timeout
+        self._step_s = within_s / STEPS
+        self._left = STEPS
+        self._until = _now() + within_s
+        self._set(self._step_s)
+
+    def _set(self, step_s: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(step_s, self._step)
+
+    def _step(self) -> None:
+        self._left -= 1
+        if self._left > 0:
+            self._set(self._step_s)
+        elif not self._timeout.expired():
+            self._timeout.reschedule(_now())
+
+    def end_in(self, within_s: float) -> None:
+        """If it would take longer."""
+        if self._left > 0 and _now() + within_s < self._until:
+            self._timer.cancel()
+            self._left, self._until = 1, _now() + within_s
+            self._set(within_s)
+
+    def stop(self) -> None:
+        self._timer.cancel()
 
 
 def _now() -> float:
