@@ -55,13 +55,13 @@ class Far:
         await world.later(0.0005, 0.01)
         await self.awake()
         chance = world.chance()
-        if chance < 0.01 or world.unreachable:
+        if chance < 0.004 or world.unreachable:
             world.ledger.counts["lost command"] += 1
             await self._lose("on the way there")
         if commands[-1][0] == "XREAD":
             return await self._read(commands)
         results = world.execute(commands)
-        if chance < 0.025:
+        if chance < 0.016:
             world.ledger.counts["lost ack"] += 1
             await self._lose("on the way back")
         await world.later(0.0005, 0.01)
@@ -69,7 +69,7 @@ class Far:
         return results
 
     async def _lose(self, where: str) -> None:
-        hangs = self.world.rng.random() < 0.2
+        hangs = self.world.rng.random() < 0.1
         self.world.ledger.counts["hung"] += hangs
         await self.world.later(*((HANGS_S, HANGS_S) if hangs else (0.01, 2.0)))
         await self.awake()

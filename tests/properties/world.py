@@ -23,7 +23,7 @@ LOOK_FOR_LIFETIMES = 100
 QUIET = frozenset(("append", "prefilled", "create", "peek", "place", "depths", "signal"))
 """Scripts after which orders, leases and load are as they were."""
 REPEATED = frozenset(
-    ("submit", "requeue", "cancel", "watch", "create", "renew", "append", "release", "settle", "prefilled")
+    ("submit", "requeue", "cancel", "watch", "create", "renew", "append", "release", "settle", "prefilled", "recall")
 )
 
 
