@@ -99,9 +99,11 @@ class Answer(ABC):
         return bool(self.heard.said())
 
     def may_begin_anew(self) -> bool:
-        """Nobody has seen a word. Of a detached answer somebody may have read them in the reply key."""
+        """Nobody has seen a word. Of a detached stream somebody may have read them in the reply key; who has read there
+        of an answer in one piece is told that it begins anew.
+        """
         blank = self.heard.plain and not self.heard.finished and not self.heard.said()
-        return blank or not (self.given or self.det)
+        return blank or not (self.given or (self.det and not self.whole))
 
     def finish(self, end: End, want: Want | None = None) -> None:
         """The end. What came before it will still be given out. ``want``: and see to that."""

@@ -15,6 +15,10 @@ from gateway.delivery import Source
 class Outlives(Protocol):
     """What is to be known of jobs that may outlive their client."""
 
+    @property
+    def det(self) -> bool:
+        """Their client has said that it may leave, and needs the id for that early."""
+
     async def stays(self) -> bool:
         """Asked once it has left: whether they go on."""
 
@@ -24,6 +28,8 @@ class Outlives(Protocol):
 
 class Detached:
     """Their client has said that they do."""
+
+    det = True
 
     async def stays(self) -> bool:
         return True
@@ -74,7 +80,7 @@ class Answering:
     submitted_at: float
     """By ``time.perf_counter``."""
     det: bool = False
-    """Its client may leave, and needs the id for that early."""
+    """As ``Outlives.det``."""
     on_first: Callable[[], None] = _nothing
     """Called once, when the first events are here."""
     timers: Callable[[asyncio.TaskGroup], Sequence[asyncio.TimerHandle]] = _no_timers

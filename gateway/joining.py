@@ -182,6 +182,10 @@ class _First:
     claim: Claim
     id: str
 
+    @property
+    def det(self) -> bool:
+        return self.claim.det
+
     async def stays(self) -> bool:
         return not await self.joining.leave(self.claim, self.id, "left")
 

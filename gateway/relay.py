@@ -83,7 +83,7 @@ class Relay:
             orders[0].chat,
             followers,
             submitted_at,
-            det=job.det,
+            det=outlives is not None and outlives.det,
             on_first=lambda: self._started(orders),
             timers=lambda group: list(map(partial(self._expire_later, group), orders, followers)),
         )
