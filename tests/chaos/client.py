@@ -103,7 +103,7 @@ class Result:
         self.words = self.text.count("·")
         if whole and self.ask.most is not None:
             tokens = self.ask.task.tokens()
-            wanted = min(max(0, self.ask.most - self.ask.task.thoughts), len(tokens))
+            wanted = min(self.ask.task.room(self.ask.most), len(tokens))
             came = next((i for i in range(len(tokens) + 1) if len("".join(tokens[:i])) >= len(self.text)), 0)
             self.length_off = abs(came - wanted) > LENGTH_OFF
 

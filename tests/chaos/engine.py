@@ -106,7 +106,7 @@ class Backend:
         self.running.add(attempt)
         self.most = max(self.most, len(self.running))
         rest = attempt.task.rest(said)
-        self._tell(attempt, "began", said=len(said), misled=rest is None)
+        self._tell(attempt, "began", said=len(said), misled=rest is None, most=_most(body))
         how = "left"
         try:
             how = await self._stream(connection, attempt, body, rest or [])
@@ -159,8 +159,8 @@ class Backend:
         kwargs = body.get("chat_template_kwargs") or {}
         thinks = body.get("think") is not False if ollama else kwargs.get("enable_thinking", True)
         thoughts = task.thinking() if thinks and not attempt.said else []
-        most = (body.get("options") or {}).get("num_predict") if ollama else body.get("max_tokens")
-        words = rest if most is None else rest[: max(0, most - len(thoughts))]
+        most = _most(body)
+        words = rest if most is None else rest[: task.room(most) if thoughts else most]
         reason = "stop" if len(words) == len(rest) else "length"
         if not ollama:
             yield role()
@@ -189,6 +189,12 @@ class Backend:
         told = {"at": time.time(), "marker": attempt.task.marker, "backend": self.name, "process": os.getpid()}
         told |= {"attempt": attempt.number, "what": what, **more}
         os.write(self._log, json.dumps(told).encode() + b"\n")
+
+
+def _most(body: dict[str, Any]) -> int | None:
+    """Tokens that the answer may have."""
+    most: int | None = body.get("max_tokens", (body.get("options") or {}).get("num_predict"))
+    return most
 
 
 async def _whole(connection: Connection, answer: Status) -> None:

@@ -39,6 +39,8 @@ SETTINGS = {
     "DOUBLEBUFFER_CONNECT_TIMEOUT_SECONDS": "1",
     "DOUBLEBUFFER_BREAKER_COOLDOWN_SECONDS": "1",
     "DOUBLEBUFFER_DRAIN_SECONDS": "2",
+    # Long prompts are not to wait for so long that a slow machine takes them for hung.
+    "DOUBLEBUFFER_MAX_WAIT_SECONDS": "10",
     # An answer meets more engines that fail here in its ten seconds than elsewhere in a year.
     "DOUBLEBUFFER_MAX_ATTEMPTS": "6",
 }
@@ -56,7 +58,7 @@ class Options:
     """Of each back end."""
     workers: int = 3
     gateways: int = 2
-    hang_s: float = 60.0
+    hang_s: float = 90.0
     """An answer that has not ended by then hangs."""
     settings: Mapping[str, str] = field(default_factory=lambda: SETTINGS)
     folder: Path | None = None

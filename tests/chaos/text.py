@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from random import Random
 
 _ASKED = re.compile(r"marker:(\w+) words:(\d+) thoughts:(\d+)")
+UNSEEN = 5
+"""Tokens that stand around thinking: tags and line breaks, which no client sees."""
 _WORD = re.compile(r"(\w+)·(\d+)")
 
 
@@ -40,6 +42,10 @@ class Task:
 
     def thinking(self) -> list[str]:
         return [f"thought {i} of {self.marker}. " for i in range(1, self.thoughts + 1)]
+
+    def room(self, most: int) -> int:
+        """Tokens that are left for words where an answer may have ``most``."""
+        return max(0, most - (self.thoughts + UNSEEN if self.thoughts else 0))
 
     def rest(self, said: str) -> list[str] | None:
         """The tokens behind ``said``; None: these are not the first words of the answer."""
