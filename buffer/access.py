@@ -96,9 +96,8 @@ class Store:
         unknown = [i for i, result in enumerate(results) if isinstance(result, errors.NoScriptError)]
         if unknown:
             rest = [commands[i] for i in unknown]
-            loads: list[Command] = [
-                ("SCRIPT", "LOAD", by_sha()[sha].source) for sha in dict.fromkeys(command[1] for command in rest)
-            ]
+            # All that there are: known in part, they would be carried out in another order than they were sent.
+            loads: list[Command] = [("SCRIPT", "LOAD", part.source) for part in by_sha().values()]
             found = await self._beside(rest[0], [*loads, *rest], again=again, within_s=within_s)
             for i, result in zip(unknown, found[len(loads) :], strict=True):
                 results[i] = result

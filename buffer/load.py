@@ -97,19 +97,21 @@ async def withdraw_state(store: Store, keys: Keys, name: str) -> None:
     await _all(store, [("DEL", keys.state(name)), ("ZREM", keys.states, name)])
 
 
-async def read_states(store: Store, keys: Keys) -> list[BackendState]:
-    """All back ends that a worker told of lately, by name. Raises ``StoreUnavailable``."""
-    return await _read(store, keys.states, keys.state, BackendState)
+async def read_states(store: Store, keys: Keys, *, eager: bool = False) -> list[BackendState]:
+    """All back ends that a worker told of lately, by name. ``eager``: as ``Store.eager``. Raises
+    ``StoreUnavailable``.
+    """
+    return await _read(store, keys.states, keys.state, BackendState, eager)
 
 
-async def read_workers(store: Store, keys: Keys) -> list[WorkerPresence]:
-    """All workers that said lately that they live. Raises ``StoreUnavailable``."""
-    return await _read(store, keys.workers, keys.worker, WorkerPresence)
+async def read_workers(store: Store, keys: Keys, *, eager: bool = False) -> list[WorkerPresence]:
+    """All workers that said lately that they live. ``eager``: as ``Store.eager``. Raises ``StoreUnavailable``."""
+    return await _read(store, keys.workers, keys.worker, WorkerPresence, eager)
 
 
 async def alive_workers(store: Store, keys: Keys) -> int:
-    """How many workers live. Raises ``StoreUnavailable``."""
-    return len(await read_workers(store, keys))
+    """How many workers live; eager. Raises ``StoreUnavailable``."""
+    return len(await read_workers(store, keys, eager=True))
 
 
 async def _publish(store: Store, base: str, index: str, key: str, name: str, *, value: bytes, ttl_s: float) -> None:
@@ -126,13 +128,13 @@ async def _publish(store: Store, base: str, index: str, key: str, name: str, *, 
     await _all(store, [store.pressing(base, command) for command in commands])
 
 
-async def _read(store: Store, index: str, key: Any, form: type[_State]) -> list[_State]:
-    (flat,) = await _all(store, [("ZRANGE", index, 0, -1, "WITHSCORES")])
+async def _read(store: Store, index: str, key: Any, form: type[_State], eager: bool) -> list[_State]:
+    (flat,) = await _all(store, [("ZRANGE", index, 0, -1, "WITHSCORES")], eager)
     scores = dict(zip((name.decode() for name in flat[::2]), flat[1::2], strict=True))
     texts = sorted(scores)
     if not texts:
         return []
-    values = await _all(store, [("GET", key(name)) for name in texts])
+    values = await _all(store, [("GET", key(name)) for name in texts], eager)
     # By its score: whoever has told of it anew meanwhile stays in.
     gone = [scores[name] for name, value in zip(texts, values, strict=True) if value is None]
     if gone:
@@ -148,8 +150,8 @@ def _decode(value: bytes, form: type[_State]) -> _State | None:
         return None
 
 
-async def _all(store: Store, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
-    results = await store.eager(commands)
+async def _all(store: Store, commands: Sequence[tuple[Any, ...]], eager: bool = False) -> list[Any]:
+    results = await (store.eager(commands) if eager else store.exchange(commands))
     for result in results:
         if isinstance(result, Exception):
             raise result

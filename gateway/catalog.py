@@ -155,7 +155,7 @@ class Catalog:
         workers = 0
         for pool in self._pools.values():
             keys = pool.lanes.keys
-            states += [(pool.name, state) for state in await read_states(self._store, keys)]
+            states += [(pool.name, state) for state in await read_states(self._store, keys, eager=True)]
             workers += await alive_workers(self._store, keys)
         return merge(states, workers, self._families)
 
