@@ -70,8 +70,8 @@ async def test_who_tells_anew_while_it_is_being_dropped_stays(lanes: Lanes, monk
     await store.redis.delete(keys.state("b"))
     ask = load._all
 
-    async def meanwhile(store: Store, commands: Sequence[Command]) -> list[Any]:
-        results = await ask(store, commands)
+    async def meanwhile(store: Store, commands: Sequence[Command], eager: bool = False) -> list[Any]:
+        results = await ask(store, commands, eager)
         if commands[0][0] == "GET":
             monkeypatch.undo()
             await publish_state(store, keys, state, 20)
