@@ -118,7 +118,9 @@ class Dispatch:
     async def _heard(self, job: Granted) -> Heard:
         """What earlier attempts said. Raises ``msgspec.DecodeError`` or ``ValueError`` on what cannot be read."""
         if job.prefix != WHOLE_REPLY:
-            return Heard(decode_said(job.prefix))
+            heard = Heard(decode_said(job.prefix))
+            heard.pieces = job.spent
+            return heard
         backoff = Backoff()
         while True:
             try:

@@ -94,7 +94,7 @@ class Hand:
     @property
     def spent(self) -> int:
         """Tokens of the answer so far, over all attempts; about one a piece."""
-        return self.job.spent + self.heard.pieces
+        return self.heard.pieces
 
     def line(self) -> list[Hand]:
         """This one and the attempts before it. Of the last of them the answer is being written."""
