@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from redis.exceptions import RedisError
 
 from buffer.backend import BackendSpec
+from buffer.lanes import Lanes
 from buffer.setting_sources import SettingsError
 from buffer.setting_values import names, without_password
 from buffer.settings import Settings
+from buffer.store import Store, StoreUnavailable
 from doublebuffer.discovery import PLACES, Place, discover
 from doublebuffer.starting import Seen, connect, look
 
 LEAST_REDIS = (6, 2)
-STORE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +74,22 @@ async def _redis(settings: Settings) -> list[Finding]:
     except SettingsError as error:
         return [Finding(f"Redis: {error}", "start a Redis or Valkey there, or correct REDIS_URL")]
     try:
-        async with asyncio.timeout(STORE_S):
-            server: dict[str, Any] = await store.redis.info("server")
-            memory: dict[str, Any] = await store.redis.info("memory")
-    except (RedisError, OSError, TimeoutError) as error:
+        server, memory = await store.info("server"), await store.info("memory")
+        writes = await _writes(store)
+    except (RedisError, StoreUnavailable) as error:
         return [Finding(f"Redis: {where} answers, but not to INFO: {error}", "let this user run INFO")]
     finally:
         await store.aclose()
-    return [_version(str(server.get("redis_version", "0"))), _eviction(str(memory.get("maxmemory_policy", "")))]
+    version, policy = str(server.get("redis_version", "0")), str(memory.get("maxmemory_policy", ""))
+    return [_version(version), writes, _eviction(policy)]
+
+
+async def _writes(store: Store) -> Finding:
+    try:
+        await store.takes_writes(Lanes(store).keys.base)
+    except StoreUnavailable as error:
+        return Finding(f"Redis: {error}", "see docs/redis.md; until then every chat is refused")
+    return Finding("Redis: takes writes")
 
 
 def _version(version: str) -> Finding:
