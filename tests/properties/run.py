@@ -45,6 +45,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Random schedules over the scripts, in virtual time.")
     parser.add_argument("--seeds", type=int, default=20, help="how many")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
+    parser.add_argument("--jobs", type=int, default=JOBS, help="a seed")
     parser.add_argument("--store", choices=("fake", "redis62", "redis7"), default="fake")
     parser.add_argument("--broken", choices=BROKEN, help="break a script so, and count the seeds that find it")
     parser.add_argument("--trace", action="store_true", help="show where in the test a violation was found")
@@ -61,7 +62,7 @@ def main() -> int:
         for seed in range(options.first, options.first + options.seeds):
             began = time.monotonic()
             try:
-                total += one_seed(url, seed)
+                total += one_seed(url, seed, jobs=options.jobs)
                 word = "clean"
             except (AssertionError, RedisError, ExceptionGroup) as found:
                 failed.append(seed)

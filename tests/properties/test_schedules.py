@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from tests.properties.run import one_seed
-from tests.rig.redis_server import RedisServer, bundled_binary, run_redis
+ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def redis_server() -> Iterator[RedisServer]:
-    with run_redis() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def oldest_server() -> Iterator[RedisServer]:
-    with run_redis(binary=bundled_binary()) as server:
-        yield server
-
-
-@pytest.mark.parametrize("seed", [3, 4, 7, 9])
-def test_on_redis(redis_server: RedisServer, seed: int) -> None:
-    assert one_seed(redis_server.url, seed)["done"] > 0
-
-
-@pytest.mark.parametrize("seed", [12, 13])
-def test_on_the_oldest_redis(oldest_server: RedisServer, seed: int) -> None:
-    assert one_seed(oldest_server.url, seed)["done"] > 0
-
-
-@pytest.mark.parametrize("seed", [5])
-def test_on_the_embedded_store(seed: int) -> None:
-    assert one_seed(None, seed, jobs=20)["done"] > 0
+@pytest.mark.parametrize(
+    ("store", "first", "seeds", "jobs"), [("redis7", 3, 4, 30), ("redis62", 12, 2, 30), ("fake", 5, 1, 12)]
+)
+def test_what_must_hold_holds(store: str, first: int, seeds: int, jobs: int) -> None:
+    options = ["--store", store, "--first", str(first), "--seeds", str(seeds), "--jobs", str(jobs)]
+    command = [sys.executable, "-m", "tests.properties.run", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
