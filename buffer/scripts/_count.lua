@@ -18,3 +18,20 @@ end
 local function background(model)
   return call('ZCARD', P .. 'wait:' .. model .. ':background')
 end
+-- Whether a person's job waits for any of them.
+local function anybody(models)
+  for _, model in ipairs(models) do
+    if people(model) > 0 then
+      return true
+    end
+  end
+  return false
+end
+-- How many jobs wait for them, of whomever.
+local function everybody(models)
+  local waiting = 0
+  for _, model in ipairs(models) do
+    waiting = waiting + people(model) + background(model)
+  end
+  return waiting
+end

@@ -1,4 +1,4 @@
--- needs: core job reply place finish count seek owners
+-- needs: core job reply place finish count seek owners notes
 -- ARGV: now, worker, backend, want, slots, kv, prefill, long, reserved slots, kv reserve, lease, expired end, names, lanes, models:
 -- the number of names of back ends, these, the number of lanes, these, then the models. With names: only jobs that one of these
 -- back ends has just failed and leaves to others. Returns: granted jobs, waiting, notes (stream, last id, …; empty if all wanted came).
@@ -41,15 +41,6 @@ local used, used_kv, used_prefill, used_long = 0, 0, 0, 0
 for _, value in ipairs(call('HVALS', load_key)) do
   local kv, prefill, long = string.match(value, '^(%d+),(%d+),(%d+)$')
   used, used_kv, used_prefill, used_long = used + 1, used_kv + kv, used_prefill + prefill, used_long + long
-end
-
-local function anybody()
-  for _, model in ipairs(models) do
-    if people(model) > 0 then
-      return true
-    end
-  end
-  return false
 end
 
 -- Jobs that do not fit, and the lowest due of them: nothing that came after it may pass.
@@ -198,7 +189,7 @@ while #granted < want and used < slots and looked_count < LOOK and #over < MOST_
   if stands_in > 0 then
     c = next_left()
   else
-    local quiet = not anybody()
+    local quiet = not anybody(models)
     c = first(quiet)
     if c and looked[c.id] then
       c = next_one(quiet)
@@ -248,23 +239,12 @@ for name, tag in pairs(tags) do
   call('EXPIRE', fair, 3600)
 end
 
-local waiting = 0
-for _, model in ipairs(models) do
-  waiting = waiting + people(model) + background(model)
-end
 local notes = {}
 if #granted < want then
-  for _, lane in ipairs({'thinking', 'fast', 'normal', 'slow', 'background'}) do
-    notes[#notes + 1] = P .. 'jobs:' .. lane
-  end
-  notes[#notes + 1] = P .. 'bell'
-  for i = 1, 6 do
-    local last = call('XREVRANGE', notes[i], '+', '-', 'COUNT', 1)[1]
-    notes[#notes + 1] = last and last[1] or '0-0'
-  end
+  notes = last_ids()
   if gone >= MOST_GONE then
     -- There may be more of them: so many at once hold up everybody. Whoever reads the bell from these notes on comes again.
     call('XADD', P .. 'bell', 'MAXLEN', 16, '*', 'k', 'pull')
   end
 end
-return {granted, waiting, notes}
+return {granted, everybody(models), notes}

@@ -15,6 +15,7 @@ SAVES = "what it saves is work; nothing else becomes of it"
 LEADS = "without it the script cannot run on"
 NEVER = "it never is otherwise, and the server would refuse the command behind it"
 WAIVED = {
+    "_count: if people(model) > 0 then": LEADS,
     "_crowd: return tonumber(call('HGET', key, user) or '0'), math.max(call('HLEN', key), 1)": "a number to divide by",
     "_finish: if j.entry ~= '' then": NEVER,
     "_finish: redis.pcall('XADD', P .. 'dead', 'MAXLEN', '~', '1000', '*', 'id', id, 'model', model, 'lane', lane, "
@@ -25,7 +26,6 @@ WAIVED = {
     "peek: if some > 0 then": SAVES,
     "peek: if quiet > 0 then": SAVES,
     "pull: if call('EXISTS', P .. 'wait:' .. name) == 1 then": SAVES,
-    "pull: if people(model) > 0 then": LEADS,
     "pull: if not best then": LEADS,
     "pull: if not c then": LEADS,
 }

@@ -66,7 +66,7 @@ async def test_who_has_not_is_told_where_to_wait(lanes: Lanes) -> None:
     assert len((await pull(lanes)).seen) == 6
 
 
-@guard("pull", "last and last[1] or '0-0'", "'0-0'")
+@guard("_notes", "last and last[1] or '0-0'", "'0-0'")
 async def test_it_waits_for_what_is_new(lanes: Lanes) -> None:
     await ready(lanes)
     await lanes.submit(job("a"))
