@@ -7,6 +7,7 @@ import time
 
 from buffer.load import WorkerPresence, publish_worker
 from buffer.records import Held, Renewed
+from buffer.store import StoreUnavailable
 from buffer.timing import Alarm
 from worker.firsts import report_first_pieces
 from worker.hand import Hand
@@ -14,8 +15,12 @@ from worker.pool import Pool
 
 log = logging.getLogger("doublebuffer.worker")
 
-ASK_AGAIN_S = 1.0
+ASK_AGAIN_S = 0.5
 """How often it is asked for jobs that the store does not know."""
+MOST_HELD_UP_S = 2.0
+"""How long nothing is pulled after an outage while there are such jobs. A store that came back older may have them in
+its queues: they would be begun a second time. One that came back empty does not know that their places are taken.
+"""
 
 
 class Leases:
@@ -28,6 +33,8 @@ class Leases:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._started_at = time.time()
+        self._back_at = 0.0
+        """When the store answered for the first time after an outage, while nothing is pulled yet; else 0."""
         self._ask_again = Alarm(min(ASK_AGAIN_S, pool.settings.lease_seconds / 4), pool.renew_now.set)
 
     async def run(self) -> None:
@@ -39,10 +46,14 @@ class Leases:
 
     async def _renew(self) -> None:
         pool = self._pool
-        was_away = not pool.connected.is_set()
+        was_away = not pool.connected.is_set() and not self._back_at
         hands = [each for hand in pool.hands.values() for each in hand.line()]
         held = [Held(hand.job.id, hand.job.fence, hand.engine.name) for hand in hands]
-        results = await pool.lanes.renew(pool.worker, held, pool.settings.lease_seconds)
+        try:
+            results = await pool.lanes.renew(pool.worker, held, pool.settings.lease_seconds)
+        except StoreUnavailable:
+            self._back_at = 0.0
+            raise
         orphans = sum(hand.orphan_at is not None for hand in hands)
         for hand, result in zip(hands, results, strict=True):
             self._take(hand, result, was_away)
@@ -54,9 +65,20 @@ class Leases:
             if engine.short or pool.stopping:
                 await report_first_pieces(pool, engine)
         await publish_worker(pool.lanes.store, pool.lanes.keys, self._presence(), pool.settings.lease_seconds)
-        if not pool.connected.is_set() and not pool.unsure:
+        if not pool.connected.is_set() and not pool.unsure and not self._held_up():
+            self._back_at = 0.0
             pool.connected.set()
             pool.wake()
+
+    def _held_up(self) -> bool:
+        """Whether to wait before anything is pulled."""
+        now_at = time.monotonic()
+        self._back_at = self._back_at or now_at
+        orphans = any(hand.orphan_at is not None for hand in self._pool.hands.values())
+        if not orphans or now_at - self._back_at >= MOST_HELD_UP_S:
+            return False
+        self._ask_again.set()
+        return True
 
     def _take(self, hand: Hand, result: Renewed, was_away: bool) -> None:
         """What the store told of one job."""

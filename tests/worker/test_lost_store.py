@@ -19,7 +19,7 @@ from tests.rig.redis_server import RedisServer, run_redis
 from tests.rig.script import HOLD, Piece, Sleep, Wait, answer, role
 from tests.rig.scripted import Scripted
 from tests.worker.rig import Ask, Crew, Gate, gate, now, quiet, settings, spec, working
-from worker import runner
+from worker import leases, runner
 from worker.pool import Pool
 
 DONE = End("done")
@@ -232,6 +232,31 @@ async def test_a_gateway_that_does_not_come_back_has_its_engine_closed_after_a_l
             await request.closed.wait()
         assert now() - began > 0.9
         await until(lambda: not chats(crew).hands)
+
+
+async def test_after_an_outage_nothing_is_pulled_while_jobs_in_hand_are_not_known(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But not for long."""
+    monkeypatch.setattr(leases, "MOST_HELD_UP_S", 0.6)
+    async with (
+        Scripted("openai") as engine,
+        house(store, engine, watch_s=60, lease_seconds=30) as (door, crew),
+        gate(store) as other,
+    ):
+        engine.once = [[role(), "half", HOLD]]
+        ask = await door.ask()
+        await ask.begin()
+        pool = chats(crew)
+        began = now()
+        await store.redis.flushall()
+        pool.away()
+        await until(lambda: orphans(crew))
+        assert not pool.connected.is_set()
+        assert await (await other.ask("marker:new words:1")).end() == DONE
+        assert 0.6 <= now() - began < 3
+        assert orphans(crew)
+        pool.hands[ask.id].stop("lost")
 
 
 async def test_a_job_that_is_cancelled_while_nobody_knows_it_is_over_at_once(store: Store) -> None:
