@@ -19,6 +19,7 @@ class Server:
         self.prefix = prefix
         self._embedded = url is None
         self._compiled: set[str] = set()
+        self._link: Any = None
         if url is None:
             from fakeredis import FakeRedis, FakeServer
 
@@ -29,7 +30,7 @@ class Server:
     def ask(self, commands: Sequence[Command]) -> list[Any]:
         """Results in the same order; the error of a command in its place."""
         if self._embedded:
-            return [self._one(command) for command in commands]
+            return self._ask_embedded(commands)
         results = self._send(commands)
         for place, (command, result) in enumerate(zip(commands, results, strict=True)):
             if isinstance(result, NoScriptError):
@@ -44,19 +45,29 @@ class Server:
         results: list[Any] = pipe.execute(raise_on_error=False)
         return results
 
-    def _one(self, command: Command) -> Any:
-        try:
-            if command[0] == "EVALSHA":
-                command = self._short(command)
-            return self._client.execute_command(*command)
-        except ResponseError as error:
-            return error
+    def _ask_embedded(self, commands: Sequence[Command]) -> list[Any]:
+        """Without the client around it, which costs more than most commands."""
+        if self._link is None:
+            self._link = self._client.connection_pool.get_connection()
+        commands = [self._short(command) if command[0] == "EVALSHA" else command for command in commands]
+        self._link.send_packed_command(self._link.pack_commands(commands), check_health=False)
+        results: list[Any] = []
+        for command in commands:
+            try:
+                result = self._link.read_response()
+            except ResponseError as error:
+                results.append(error)
+                continue
+            read = self._client.response_callbacks.get(command[0])
+            results.append(read(result) if read is not None and result is not None else result)
+        return results
 
     def _short(self, command: Command) -> Command:
         """As the product's own embedded store: fakeredis would compile a script at each call."""
         part = by_sha()[command[1]]
         if part.name not in self._compiled:
-            self._client.execute_command("EVAL", f"redis.db_{part.name} = function()\n{part.source}\nend", 0)
+            self._link.send_command("EVAL", f"redis.db_{part.name} = function()\n{part.source}\nend", 0)
+            self._link.read_response()
             self._compiled.add(part.name)
         return ("EVAL", f"return redis.db_{part.name}()", *command[2:])
 
@@ -69,4 +80,6 @@ class Server:
         return sorted(name.decode() for name in self.ask([("KEYS", f"{self.prefix}:*")])[0])
 
     def close(self) -> None:
+        if self._link is not None:
+            self._client.connection_pool.release(self._link)
         self._client.close()

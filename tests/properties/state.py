@@ -75,26 +75,31 @@ def look(
     """``closely``: also which jobs have a body, and which inboxes are there."""
     ids = list(ids)
     queues = [(model, lane) for model in models for lane in LANES]
-    commands: list[tuple[Any, ...]] = [("HMGET", keys.job(one), *FIELDS) for one in ids]
-    commands += [("HEXISTS", keys.job(one), "body") for one in ids if closely]
-    commands += [("ZRANGE", keys.wait(*queue), 0, -1) for queue in queues]
-    commands += [("ZRANGE", keys.turn(*queue), 0, -1) for queue in queues]
-    commands += [("ZRANGE", keys.due(model), 0, -1) for model in models]
-    commands += [("HGETALL", keys.load(backend)) for backend in backends]
-    commands += [("XRANGE", keys.jobs(lane), "-", "+") for lane in LANES]
-    commands += [("ZRANGE", keys.lease, 0, -1)]
-    reply = iter(server.ask(commands))
-    jobs = {one: _record(one, values) for one in ids if (values := next(reply))[0] is not None}
-    bodies = {one for one in ids if closely and next(reply)}
-    wait = {queue: _names(next(reply)) for queue in queues}
-    turn = {queue: {name[17:] for name in _names(next(reply))} for queue in queues}
-    due = {model: _names(next(reply)) for model in models}
-    load = {backend: _shares(next(reply)) for backend in backends}
-    entries = {(lane, one.decode()): fields[b"id"].decode() for lane in LANES for one, fields in next(reply)}
-    lease = _names(next(reply))
-    names = sorted({job.inbox for job in jobs.values() if job.st == "waiting" and closely})
-    there = server.ask([("EXISTS", keys.inbox(name)) for name in names]) if names else []
-    inboxes = {name for name, is_there in zip(names, there, strict=True) if is_there}
+    there = set(server.names())
+    read: dict[str, tuple[Any, ...]] = {keys.job(one): ("HMGET", keys.job(one), *FIELDS) for one in ids}
+    for queue in queues:
+        read |= {key: ("ZRANGE", key, 0, -1) for key in (keys.wait(*queue), keys.turn(*queue))}
+    read |= {keys.due(model): ("ZRANGE", keys.due(model), 0, -1) for model in models}
+    read |= {keys.load(backend): ("HGETALL", keys.load(backend)) for backend in backends}
+    read |= {keys.jobs(lane): ("XRANGE", keys.jobs(lane), "-", "+") for lane in LANES}
+    read[keys.lease] = ("ZRANGE", keys.lease, 0, -1)
+    read = {key: command for key, command in read.items() if key in there}
+    found = dict(zip(read, server.ask(list(read.values())), strict=True))
+    records = {one: found.get(keys.job(one)) for one in ids}
+    jobs = {one: _record(one, values) for one, values in records.items() if values and values[0] is not None}
+    bodies: set[str] = set()
+    if closely:
+        whether = server.ask([("HEXISTS", keys.job(one), "body") for one in jobs])
+        bodies = {one for one, has in zip(jobs, whether, strict=True) if has}
+    wait = {queue: _names(found.get(keys.wait(*queue), ())) for queue in queues}
+    turn = {queue: {name[17:] for name in _names(found.get(keys.turn(*queue), ()))} for queue in queues}
+    due = {model: _names(found.get(keys.due(model), ())) for model in models}
+    load = {backend: _shares(found.get(keys.load(backend), [])) for backend in backends}
+    entries = {
+        (lane, one.decode()): fields[b"id"].decode() for lane in LANES for one, fields in found.get(keys.jobs(lane), ())
+    }
+    lease = _names(found.get(keys.lease, ()))
+    inboxes = {job.inbox for job in jobs.values() if keys.inbox(job.inbox) in there}
     return State(jobs, bodies, inboxes, wait, turn, due, lease, load, entries)
 
 
