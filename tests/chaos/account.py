@@ -33,8 +33,13 @@ class Account:
     notes: Mapping[str, float] = field(default_factory=dict)
 
     def broken(self) -> list[Result]:
-        """Answers of which an attempt was cut after its first piece, and whose clients stayed."""
-        return [r for r in self.results if r.fair and any(tried.broken for tried in self._of(r))]
+        """Answers of which an attempt was cut after its first piece, and whose clients stayed.
+
+        Not those of chats that were refused: such a one may have reached a store that did not answer any more, and is
+        cancelled there once it does.
+        """
+        some = [r for r in self.results if r.fair and (r.id or r.outcome != "refused")]
+        return [r for r in some if any(tried.broken for tried in self._of(r))]
 
     def _of(self, result: Result) -> Sequence[Tried]:
         return self.attempts.get(result.ask.task.marker, ())
