@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from buffer.job import LANES
+from buffer.job import LANES, Lane
 from buffer.keys import Keys
 from tests.properties.server import Server
 
@@ -22,7 +22,7 @@ class Record:
     st: str
     fence: int
     model: str
-    lane: str
+    lane: Lane
     user: str
     arr: int
     due: int
@@ -54,12 +54,12 @@ class State:
     """Of all jobs asked for that have a record."""
     bodies: set[str]
     inboxes: set[str]
-    wait: dict[tuple[str, str], set[str]]
-    turn: dict[tuple[str, str], set[str]]
+    wait: dict[tuple[str, Lane], set[str]]
+    turn: dict[tuple[str, Lane], set[str]]
     due: dict[str, set[str]]
     lease: set[str]
     load: dict[str, dict[str, tuple[int, int, int]]]
-    entries: dict[tuple[str, str], str]
+    entries: dict[tuple[Lane, str], str]
     """Lane, entry of ``jobs:<lane>`` → job."""
 
 
@@ -105,9 +105,9 @@ def look(
 
 def _record(job_id: str, values: Sequence[bytes | None]) -> Record:
     text = {name: (value or b"").decode() for name, value in zip(FIELDS, values, strict=True)}
-    numbers = {name: int(text[name] or 0) for name in NUMBERS}
-    words = {name: text[name] for name in TEXTS}
-    return Record(id=job_id, det=text["det"] == "1", **words, **numbers)
+    numbers: dict[str, Any] = {name: int(text[name] or 0) for name in NUMBERS}
+    fields: dict[str, Any] = {name: text[name] for name in TEXTS}
+    return Record(id=job_id, det=text["det"] == "1", **fields, **numbers)
 
 
 def _names(members: Iterable[bytes]) -> set[str]:
@@ -127,7 +127,7 @@ def dump(server: Server) -> dict[str, Any]:
     """Everything that the pool's keys hold, lifetimes apart, but what lives for seconds of real time."""
     keys = [name for name in server.names() if name.partition("}:")[2].partition(":")[0] not in SHORT]
     kinds = server.ask([("TYPE", key) for key in keys])
-    reads = {
+    reads: dict[str, Callable[[str], tuple[Any, ...]]] = {
         "hash": lambda key: ("HGETALL", key),
         "zset": lambda key: ("ZRANGE", key, 0, -1, "WITHSCORES"),
         "stream": lambda key: ("XRANGE", key, "-", "+"),

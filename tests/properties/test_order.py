@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from buffer.job import LANES, End
+from buffer.job import LANES, End, Lane
 from buffer.lanes import Lanes
 from buffer.records import GivenBack, Granted, Limits, NewJob
 from buffer.store import open_store
@@ -36,7 +36,7 @@ class Both:
     now: int = START
 
     async def submit(
-        self, after: int, queue: tuple[str, str], user: str, need: tuple[int, int, bool], cost: int
+        self, after: int, queue: tuple[str, Lane], user: str, need: tuple[int, int, bool], cost: int
     ) -> None:
         self.now += after
         (model, lane), (kv, prefill, long) = queue, need

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import time
 from contextlib import ExitStack
 
@@ -31,6 +32,7 @@ def main() -> int:
     parser.add_argument("--store", choices=("fake", "redis62", "redis7"), default="redis7")
     parser.add_argument("--script", help="only the guards of this file, without .lua")
     options = parser.parse_args()
+    logging.disable(logging.CRITICAL)  # of scripts without their guards much is to be said
     began = time.monotonic()
     fake = options.store == "fake"
     chosen = [one for one in mutants() if options.script in (None, one.file) and not (fake and one.servers_only)]
