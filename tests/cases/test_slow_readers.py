@@ -9,7 +9,7 @@ import json
 import socket
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
@@ -180,9 +180,11 @@ async def test_many_readers_who_do_not_read_at_all(bench: Bench) -> None:
     flood = Flood()
     bench.oai.script = bench.oll.script = flood.script
     await median_s(bench, 4)
-    async with watched(bench) as memory:
-        crowd = [await Slow.ask(bench, path, model) for path, model in 4 * PATHS]
-        until = time.monotonic() + 15
+    async with AsyncExitStack() as stack, watched(bench) as memory:
+        crowd = [await Slow.ask(bench, path, model) for path, model in 2 * PATHS]
+        for slow in crowd:
+            stack.callback(slow.kill)
+        until = time.monotonic() + 30
         while len(flood.requests) < len(crowd) and time.monotonic() < until:
             await asyncio.sleep(0.05)
         before = -1

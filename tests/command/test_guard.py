@@ -4,97 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-import re
 import resource
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from buffer.settings import Settings
 from doublebuffer.guard import ClientLimits, client_limits
-from doublebuffer.serving import bind, serve
-from gateway.app import create_app
-from tests.gateway.rig import free_store
-
-LIMITS = ClientLimits(connections=20, head_bytes=8192, head_s=0.4, pipelined=4, linger_s=0.3, unread_s=0.5)
-GET = b"GET /api/version HTTP/1.1\r\nHost: x\r\n"
-
-
-@contextlib.asynccontextmanager
-async def serving(app: Any, limits: ClientLimits = LIMITS) -> AsyncIterator[int]:
-    listener = bind("127.0.0.1", 0)
-    stop = asyncio.Event()
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(serve(app, listener, stop, drain_s=0, limits=limits))
-        try:
-            yield listener.getsockname()[1]
-        finally:
-            stop.set()
-            await running
-
-
-@contextlib.asynccontextmanager
-async def gateway(limits: ClientLimits = LIMITS, **settings: Any) -> AsyncIterator[int]:
-    store = await free_store()
-    try:
-        async with serving(create_app(Settings(**settings), store), limits) as port:
-            yield port
-    finally:
-        await store.aclose()
-
-
-class Peer:
-    """One connection, byte by byte."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-
-    @classmethod
-    async def at(cls, port: int) -> Peer:
-        return cls(*await asyncio.open_connection("127.0.0.1", port))
-
-    async def end(self, *, within_s: float = 5.0) -> bytes:
-        """All that comes until the server closes; a reset is an end too."""
-        data = b""
-        with contextlib.suppress(ConnectionError):
-            async with asyncio.timeout(within_s):
-                while piece := await self.reader.read(65536):
-                    data += piece
-        self.writer.close()
-        return data
-
-    async def drips(self, data: bytes, every_s: float) -> float:
-        """Sends a byte at a time until the server has had enough; how long that took."""
-        began = time.monotonic()
-        with contextlib.suppress(ConnectionError):
-            for byte in data:
-                if self.reader.at_eof() or self.writer.is_closing() or time.monotonic() - began > 5:
-                    break
-                self.writer.write(bytes([byte]))
-                await self.writer.drain()
-                await asyncio.sleep(every_s)
-        return time.monotonic() - began
-
-
-async def said(port: int, *pieces: bytes) -> bytes:
-    peer = await Peer.at(port)
-    for piece in pieces:
-        peer.writer.write(piece)
-        await asyncio.sleep(0)
-    return await peer.end()
-
-
-def statuses(answer: bytes) -> list[int]:
-    return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+) ", answer)]
-
-
-async def alive(port: int) -> None:
-    assert statuses(await said(port, GET + b"Connection: close\r\n\r\n")) == [200]
-
+from tests.command.guard_rig import GET, LIMITS, Peer, alive, gateway, said, serving, statuses
 
 # Time ----------------------------------------------------------------------------------------------------------------
 
@@ -273,75 +190,3 @@ def test_as_many_connections_as_there_are_files() -> None:
     assert 16 <= limits.connections <= soft
     assert hard == before[1]
     assert soft >= before[0]
-
-
-# Words ---------------------------------------------------------------------------------------------------------------
-
-CHAT = json.dumps({"model": "nobody", "messages": []}).encode()
-
-
-@pytest.mark.parametrize(
-    ("request_bytes", "expected"),
-    [
-        (
-            b"POST /api/chat HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-            [400],
-        ),
-        (
-            b"POST /api/chat HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n",
-            [400],
-        ),
-        (b"POST /api/chat HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nContent-Length: 40\r\n\r\nabcd", [400]),
-        (b"POST /api/chat HTTP/1.1\r\nHost: x\r\nContent-Length: +4\r\n\r\nabcd", [400]),
-        (b"POST /api/chat HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\nabcd", [400]),
-        (b"POST /api/chat HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999999\r\n\r\n", [400]),
-        (b"POST /api/chat HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n\r\n", [400]),
-        (b"POST /api/chat HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", [400]),
-        (b"GET / HTTP/1.1\r\nHost: x\r\nX : y\r\n\r\n", [400]),
-        (b"GET / HTTP/1.1\r\nHost: x\r\nX: a\0b\r\n\r\n", [400]),
-        (b"GET / HTTP/1.1\r\nHost: x\r\n folded: y\r\n\r\n", [400]),
-        (b"CONNECT evil.example:80 HTTP/1.1\r\nHost: x\r\n\r\n", [400]),
-        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", [400]),
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 100, [400]),
-        (b"TRACE /api/tags HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", [405]),
-        (b"GET http://evil.example/api/version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", [200]),
-    ],
-)
-async def test_what_no_honest_client_says(request_bytes: bytes, expected: list[int]) -> None:
-    async with gateway() as port:
-        assert statuses(await said(port, request_bytes)) == expected
-        await alive(port)
-
-
-async def test_nothing_is_smuggled_behind_a_length_that_lies() -> None:
-    """Two readings of where the first body ends; by neither is there a second request."""
-    inner = b"GET /api/version HTTP/1.1\r\nHost: x\r\n\r\n"
-    for head in (
-        b"Content-Length: %d\r\nTransfer-Encoding: chunked\r\n" % (len(inner) + 5),
-        b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
-        b"Transfer-Encoding: identity, chunked, identity\r\n",
-    ):
-        async with gateway() as port:
-            request = b"POST /nothing HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n0\r\n\r\n" + inner
-            assert 200 not in statuses(await said(port, request))
-
-
-@pytest.mark.parametrize("protocol", [b"websocket", b"h2c", b"TLS/1.0"])
-async def test_nothing_is_upgraded(protocol: bytes) -> None:
-    upgrade = b"Connection: Upgrade\r\nUpgrade: " + protocol + b"\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
-    async with gateway() as port:
-        ahead = GET + upgrade + b"\r\n" + GET + b"Connection: close\r\n\r\n"
-        assert statuses(await said(port, ahead)) == [200, 200]
-        posted = b"POST /api/show HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n" + upgrade + b"\r\n{}"
-        assert statuses(await said(port, posted + GET + b"Connection: close\r\n\r\n")) == [400, 200]
-
-
-async def test_a_hostile_crowd_leaves_no_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    async with gateway() as port:
-        for request in (
-            b"\0" * 50,
-            GET + b"X: " + b"a" * 9000,
-            GET + b"Connection: upgrade, close\r\nUpgrade: x\r\n\r\n",
-        ):
-            await said(port, request)
-    assert [record.getMessage() for record in caplog.records if "uvicorn" in record.name] == []
