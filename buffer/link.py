@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from redis import exceptions as errors
@@ -49,16 +48,17 @@ class Link:
         ``again``: they do no harm twice, so they are sent again if their connection breaks. ``patient``: see
         ``Reach.there``. Raises ``StoreUnavailable``.
         """
-        await self._ready(patient)
+        if self.reach.away_now or self._moved is not None:
+            await self._ready(patient)
         began_at = asyncio.get_running_loop().time()
         try:
             async with self.reach.limit(within_s):
                 try:
-                    results = await self._send(commands)
+                    results = await _sent(self.redis, commands)
                 except errors.ConnectionError:
                     if not again:
                         raise
-                    results = await self._send(commands)
+                    results = await _sent(self.redis, commands)
         except CAUGHT as error:
             if (found := trouble(error)) is None:
                 raise
@@ -72,18 +72,13 @@ class Link:
             await self.drop()
             self.reach.hurry()
 
-    async def _send(self, commands: Sequence[Command]) -> list[Any]:
-        with _closed_is_lost():
-            return await _sent(self.redis, commands)
-
     async def read(self, commands: Sequence[Command], block_s: float) -> Any:
         """As ``run``, patient, where the last command waits up to ``block_s``; only its result."""
         await self._ready(True)
         began_at = asyncio.get_running_loop().time()
         try:
             async with self.reach.limit(block_s + COMMAND_TIMEOUT_S):
-                with _closed_is_lost():
-                    *_, result = await _sent(self._blocking, commands)
+                *_, result = await _sent(self._blocking, commands)
         except CAUGHT as error:
             if (found := trouble(error)) is None:
                 raise
@@ -108,8 +103,7 @@ class Link:
 
     async def _look(self) -> None:
         try:
-            with _closed_is_lost():
-                await self.redis.ping()
+            await _sent(self.redis, [("PING",)])
         except CAUGHT as error:
             if (found := trouble(error)) is None:
                 raise
@@ -123,24 +117,19 @@ class Link:
 
 
 async def _sent(client: Any, commands: Sequence[Command]) -> list[Any]:
-    if len(commands) == 1:
-        try:
-            return [await client.execute_command(*commands[0])]
-        except errors.ResponseError as error:
-            return [error]
-    pipe = client.pipeline(transaction=False)
-    for command in commands:
-        pipe.execute_command(*command)
-    results: list[Any] = await pipe.execute(raise_on_error=False)
-    return results
-
-
-@contextmanager
-def _closed_is_lost() -> Iterator[None]:
-    """A connection that was reset between two commands: uvloop refuses to write to it in words of its own."""
     try:
-        yield
+        if len(commands) == 1:
+            try:
+                return [await client.execute_command(*commands[0])]
+            except errors.ResponseError as error:
+                return [error]
+        pipe = client.pipeline(transaction=False)
+        for command in commands:
+            pipe.execute_command(*command)
+        results: list[Any] = await pipe.execute(raise_on_error=False)
+        return results
     except RuntimeError as error:
+        # A connection that was reset between two commands: uvloop refuses to write to it in words of its own.
         if "handler is closed" not in str(error):
             raise
         raise errors.ConnectionError("The connection was closed.") from error

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from types import TracebackType
 
 from buffer.trouble import CROWDED, SILENT, StoreUnavailable, Trouble, unavailable
 
@@ -40,7 +41,7 @@ class Reach:
         self._look_at = 0.0
         self._pause_s = 0.0
         self._turn = asyncio.Lock()
-        self._waits: set[_Wait] = set()
+        self._limits: set[Limit] = set()
         self._told_at: dict[str, float] = {}
 
     @property
@@ -48,6 +49,11 @@ class Reach:
         """Why it is away. None: it is there, as far as is known, or nobody has looked for a while."""
         overdue = self._look_at + LOOK_S < _now() and not self._turn.locked()
         return None if overdue else self._away
+
+    @property
+    def away_now(self) -> bool:
+        """Whether it was away the last that was heard."""
+        return self._away is not None
 
     async def there(self, *, patient: bool) -> None:
         """Returns at once if it is there; else looks for it, ``PATIENCE_S`` at most if patient. Raises
@@ -98,8 +104,8 @@ class Reach:
 
     def hurry(self) -> None:
         """What is under way may wait ``GRACE_S`` more: its connections may lead nowhere."""
-        for wait in self._waits:
-            wait.end_in(GRACE_S)
+        for limit in self._limits:
+            limit.end_in(GRACE_S)
 
     def failed(self, found: Trouble, began_at: float) -> StoreUnavailable:
         """A command that was sent at ``began_at`` had no answer. The error to raise."""
@@ -133,50 +139,53 @@ class Reach:
             log.warning("the store at %s: %s", self._name, found.text)
         return unavailable(found)
 
-    @asynccontextmanager
-    async def limit(self, within_s: float) -> AsyncIterator[None]:
-        """Raises ``TimeoutError`` after so long, or ``GRACE_S`` after the end of an outage."""
-        async with asyncio.timeout(None) as timeout:
-            wait = _Wait(timeout, within_s)
-            self._waits.add(wait)
-            try:
-                yield
-            finally:
-                self._waits.discard(wait)
-                wait.stop()
+    def limit(self, within_s: float) -> Limit:
+        """``async with`` it: raises ``TimeoutError`` after so long, or ``GRACE_S`` after the end of an outage."""
+        return Limit(self._limits, within_s)
 
 
-class _Wait:
-    """Lets a timeout expire after ``within_s``, counted in steps, so that a second in which this very process got no
-    time, and could not have read an answer, is not laid to the server's charge.
+class Limit:
+    """Counts its time in steps, so that a second in which this very process got no time, and could not have read an
+    answer, is not laid to the server's charge.
     """
 
-    def __init__(self, timeout: asyncio.Timeout, within_s: float) -> None:
-        self._timeout = timeout
+    __slots__ = ("_left", "_limits", "_loop", "_step_s", "_timeout", "_timer", "_until", "_within_s")
+
+    def __init__(self, limits: set[Limit], within_s: float) -> None:
+        self._limits = limits
+        self._within_s = within_s
         self._step_s = within_s / STEPS
         self._left = STEPS
-        self._until = _now() + within_s
-        self._set(self._step_s)
+        self._timeout = asyncio.timeout(None)
 
-    def _set(self, step_s: float) -> None:
-        self._timer = asyncio.get_running_loop().call_later(step_s, self._step)
+    async def __aenter__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._until = self._loop.time() + self._within_s
+        await self._timeout.__aenter__()
+        self._timer = self._loop.call_later(self._step_s, self._step)
+        self._limits.add(self)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self._limits.discard(self)
+        self._timer.cancel()
+        await self._timeout.__aexit__(kind, error, at)
 
     def _step(self) -> None:
         self._left -= 1
         if self._left > 0:
-            self._set(self._step_s)
+            self._timer = self._loop.call_later(self._step_s, self._step)
         elif not self._timeout.expired():
-            self._timeout.reschedule(_now())
+            self._timeout.reschedule(self._loop.time())
 
     def end_in(self, within_s: float) -> None:
         """If it would take longer."""
-        if self._left > 0 and _now() + within_s < self._until:
+        until = self._loop.time() + within_s
+        if self._left > 0 and until < self._until:
             self._timer.cancel()
-            self._left, self._until = 1, _now() + within_s
-            self._set(within_s)
-
-    def stop(self) -> None:
-        self._timer.cancel()
+            self._left, self._until = 1, until
+            self._timer = self._loop.call_later(within_s, self._step)
 
 
 def _now() -> float:
