@@ -25,7 +25,7 @@ from tests.rig.scripted import Scripted
 MODEL = "m-oai"
 WORDS = 40
 EVERY_S = 0.08
-LEASE_S = 2.0
+LEASE_S = 3.0
 TEXT = "".join(f"w{number} " for number in range(WORDS))
 
 

@@ -178,6 +178,13 @@ BODIES: dict[str, dict[str, Any]] = {
 }
 
 
+EVERYWHERE = [
+    *((path, "embedded") for path in BODIES),
+    *((path, "redis") for path in ("/v1/chat/completions", "/api/chat")),
+]
+"""Each route over the embedded store, one of each API over a Redis too."""
+
+
 def body(path: str, *, stream: bool = True, **more: Any) -> dict[str, Any]:
     return {"model": MODEL, "stream": stream, **BODIES[path], **more}
 

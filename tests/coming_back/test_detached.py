@@ -7,11 +7,10 @@ import asyncio
 import pytest
 
 from buffer.job import End, Failure, Finish, Reasoning, ToolDelta, Usage
-from tests.coming_back.rig import BODIES, DETACH, Event, body, gates, leaves, reading, told, words
+from tests.coming_back.rig import BODIES, DETACH, EVERYWHERE, Event, body, gates, leaves, reading, told, words
 from tests.gateway.rig import PLAIN, until
 
 PATHS = pytest.mark.parametrize("path", BODIES)
-STORES = pytest.mark.parametrize("kind", ["embedded", "redis"])
 
 
 @pytest.fixture
@@ -19,8 +18,7 @@ def url(request: pytest.FixtureRequest, kind: str) -> str | None:
     return request.getfixturevalue("redis_url") if kind == "redis" else None
 
 
-@STORES
-@PATHS
+@pytest.mark.parametrize(("path", "kind"), EVERYWHERE)
 async def test_it_leaves_while_it_waits_and_reads_all_of_it_elsewhere(path: str, url: str | None) -> None:
     async with gates(url) as g:
         id = await leaves(g.one, path, body(path))
@@ -210,6 +208,7 @@ async def test_a_long_answer_is_not_held_up_for_want_of_a_reader() -> None:
         assert all(f"<{number}>" in heard for number in range(60))
 
 
+@pytest.mark.slow
 async def test_a_detached_job_that_waits_too_long_expires_without_its_client() -> None:
     async with gates(None, queue_timeout_seconds=0.5) as g:
         id = await leaves(g.one, "/api/chat", body("/api/chat"))

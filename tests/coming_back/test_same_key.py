@@ -11,7 +11,7 @@ import pytest
 from buffer.job import End, Failure, Finish, Usage
 from buffer.keys import CLAIMED_S, DONE_JOB_S
 from buffer.records import Held
-from tests.coming_back.rig import BODIES, DETACH, Gate, Gates, body, gates, told, words
+from tests.coming_back.rig import DETACH, EVERYWHERE, Gate, Gates, body, gates, told, words
 from tests.coming_back.test_requests import CHAT, bearer, keyed
 from tests.gateway.rig import PLAIN, until
 
@@ -50,8 +50,7 @@ def plain(text: str) -> str:
     return "\n\n".join(block for block in text.split("\n\n") if not block.startswith(":"))
 
 
-@STORES
-@pytest.mark.parametrize("path", BODIES)
+@pytest.mark.parametrize(("path", "kind"), EVERYWHERE)
 @pytest.mark.parametrize("stream", [True, False])
 async def test_two_at_once_at_two_gateways_are_one_job(path: str, stream: bool, url: str | None) -> None:
     async with gates(url) as g:
