@@ -36,7 +36,8 @@ class Inbox:
     """``create``, then ``run`` beside everything else.
 
     ``lease_s``: how long whoever ran a job that was put into the store once more may come for it. ``resume``: let other
-    attempts go on from the middle of an answer.
+    attempts go on from the middle of an answer. ``watch_s``: how often it looks after its jobs; else so often that it
+    finds a store that has lost them within a lease.
     """
 
     def __init__(
@@ -46,13 +47,13 @@ class Inbox:
         *,
         lease_s: float = LEASE_S,
         resume: bool = True,
-        watch_s: float = WATCH_S,
+        watch_s: float | None = None,
         give_up_s: float = GIVE_UP_S,
     ) -> None:
         self._lanes = lanes
         self._gateway = gateway
         self._resume = resume
-        self._watch_s = watch_s
+        self._watch_s = min(WATCH_S, lease_s / 3) if watch_s is None else watch_s
         self.name = ""
         """``<gateway>:<incarnation>``: what a job's ``inbox`` is to be. Another after the stream was lost."""
         self._followers: dict[str, Follower] = {}

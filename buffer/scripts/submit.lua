@@ -62,13 +62,14 @@ local j = {
   backend = '', fails = 0, taken = 0,
 }
 if known then
-  -- An older state of the same job: what it was charged, and how often it failed, still holds.
+  -- An older state of the same job: what it was charged, how often it was tried and failed, and since when, still holds.
   out(known)
   if known.entry ~= '' then
     call('XDEL', P .. 'jobs:' .. known.lane, known.entry)
   end
+  local keeps = {body = true, started = true, first = true, tries = true}
   for _, field in ipairs(call('HKEYS', key)) do
-    if field ~= 'body' then
+    if not keeps[field] then
       call('HDEL', key, field)
     end
   end

@@ -149,6 +149,7 @@ async def test_it_keeps_what_went_wrong_with_it(lanes: Lanes) -> None:
     await restore(lanes, past(floor=FLOOR, waiting=True))
     (granted,) = (await pull(lanes)).jobs
     assert granted.fails == 1
+    assert (await record(lanes, "a"))["tries"] == "2"
 
 
 async def test_without_its_inbox_it_is_homeless(lanes: Lanes) -> None:
