@@ -3,46 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import httpx
 import pytest
 
 from buffer.job import End, Failure, Finish, Usage
 from buffer.keys import CLAIMED_S, DONE_JOB_S
-from buffer.records import Held
-from tests.coming_back.rig import DETACH, EVERYWHERE, Gate, Gates, body, gates, told, words
+from tests.coming_back.rig import EVERYWHERE, Gates, body, gates
+from tests.coming_back.same_key import KEY, claims, clients, post
 from tests.coming_back.test_requests import CHAT, bearer, keyed
 from tests.gateway.rig import PLAIN, until
-
-KEY = {"Idempotency-Key": "8e03978e-40d5-43dd-bc93-6894a57f9324"}
-STORES = pytest.mark.parametrize("kind", ["embedded", "redis"])
 
 
 @pytest.fixture
 def url(request: pytest.FixtureRequest, kind: str) -> str | None:
     return request.getfixturevalue("redis_url") if kind == "redis" else None
-
-
-def post(gate: Gate, path: str = CHAT, **more: Any) -> asyncio.Task[httpx.Response]:
-    headers = KEY | more.pop("headers", {})
-    return asyncio.create_task(gate.client.post(path, json=body(path, **more), headers=headers))
-
-
-async def claims(g: Gates) -> list[dict[str, str]]:
-    """What the keys stand for."""
-    redis = g.lanes.store.redis
-    keys = [key async for key in redis.scan_iter(match=f"{g.lanes.store.prefix}:claimed:*")]
-    return [{k.decode(): v.decode() for k, v in (await redis.hgetall(key)).items()} for key in keys]
-
-
-async def clients(g: Gates, count: int) -> None:
-    """Waits until so many clients wait under a key."""
-
-    async def so() -> bool:
-        return sum(name.startswith("client:") for claim in await claims(g) for name in claim) == count
-
-    await until(so)
 
 
 def plain(text: str) -> str:
@@ -185,70 +160,6 @@ async def test_a_request_that_was_never_queued_leaves_nothing() -> None:
         second = post(g.two)
         await g.hands.answer("Hi")
         assert '"content":"Hi"' in (await second).text
-
-
-@STORES
-@pytest.mark.parametrize("leaver", [0, 1])
-async def test_one_of_two_leaves(leaver: int, url: str | None) -> None:
-    """The job goes on for the other, whichever came first; when that one goes as well, it is cancelled."""
-    async with gates(url) as g:
-        asked = [post(g.one), post(g.two)]
-        await clients(g, 2)
-        job = await g.hands.take()
-        g.hands.say(job, "Hel")
-        asked[leaver].cancel()
-        await clients(g, 1)
-        (renewed,) = await g.lanes.renew(g.hands.name, [Held(job.id, job.fence, g.hands.backend)], 30)
-        assert renewed.status == "ok"
-        g.hands.say(job, "lo")
-        asked[1 - leaver].cancel()
-
-        async def told_to_stop() -> bool:
-            (renewed,) = await g.lanes.renew(g.hands.name, [Held(job.id, job.fence, g.hands.backend)], 30)
-            return renewed.status == "cancel"
-
-        await until(told_to_stop)
-        assert await claims(g) == []
-        third = post(g.one)
-        await g.hands.end(job, End("cancelled"))
-        await g.hands.answer("Anew")
-        assert '"content":"Anew"' in (await third).text
-
-
-async def test_one_leaves_and_the_other_has_all_of_it() -> None:
-    async with gates(None) as g:
-        first, second = post(g.one), post(g.two, stream=True)
-        await clients(g, 2)
-        job = await g.hands.take()
-        g.hands.say(job, "Hel")
-        first.cancel()
-        await clients(g, 1)
-        g.hands.say(job, "lo", Finish("stop"))
-        assert await g.hands.end(job) == "ok"
-        assert words(CHAT, await told(g.two, job.id)) == "Hello"
-        assert '"content":"lo"' in (await second).text
-
-
-async def test_a_waiting_one_that_everybody_left_never_starts() -> None:
-    async with gates(None) as g:
-        asked = [post(g.one), post(g.two), post(g.two)]
-        await clients(g, 3)
-        for one in asked:
-            one.cancel()
-        await g.waiting(0)
-        assert await claims(g) == []
-
-
-async def test_detached_as_well_nobody_has_to_stay() -> None:
-    async with gates(None) as g:
-        asked = [post(g.one), post(g.two, headers=DETACH)]
-        await clients(g, 2)
-        for one in asked:
-            one.cancel()
-        await clients(g, 0)
-        job = await g.hands.answer("Hi")
-        assert '"content":"Hi"' in (await post(g.one)).text
-        assert g.hands.granted == [job]
 
 
 async def test_several_prompts_under_one_key() -> None:
