@@ -72,6 +72,13 @@ class Site:
         rows = (line.rpartition(" ") for line in text.splitlines() if line and not line.startswith("#"))
         return {name: float(value) for name, _, value in rows}
 
+    async def is_at(self, jobs: int, *, within_s: float = 20.0) -> None:
+        """Waits until so many jobs run or wait."""
+        names = ("doublebuffer_in_flight{", "doublebuffer_queue_depth")
+        async with asyncio.timeout(within_s):
+            while sum(v for k, v in (await self.metrics()).items() if k.startswith(names)) < jobs:
+                await asyncio.sleep(0.05)
+
     def complaints(self) -> list[str]:
         """Lines of the logs that no healthy process writes."""
         words = ("error", "traceback", "exception", "never retrieved", "warning")

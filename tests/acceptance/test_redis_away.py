@@ -61,12 +61,14 @@ async def _refused(client: httpx.AsyncClient) -> float:
     return answer.took_s
 
 
-async def _under(client: httpx.AsyncClient, fault: Callable[[], Awaitable[None]], *, chats: int = 8) -> Counter[str]:
+async def _under(
+    site: Site, client: httpx.AsyncClient, fault: Callable[[], Awaitable[None]], *, chats: int = 8
+) -> Counter[str]:
     """Chats that are in the middle of their answers when ``fault`` begins, and what was wrong with them."""
     what = asks(chats, [f"m-{kind}" for kind in KINDS], seed=int(time.time()), words=(WORDS, WORDS))
     async with asyncio.TaskGroup() as group:
         running = [group.create_task(ask(client, one)) for one in what]
-        await asyncio.sleep(1.0)
+        await site.is_at(chats)
         await fault()
         answers: list[Answer] = [await task for task in running]
     return faults(what, answers)
@@ -89,7 +91,7 @@ async def test_frozen(site: Site, client: httpx.AsyncClient, frozen_s: float) ->
             server.thaw()
         await _ready(client)
 
-    assert await _under(client, fault) == {}
+    assert await _under(site, client, fault) == {}
     assert await site.leftovers() == []
 
 
@@ -116,7 +118,7 @@ async def test_restarted(site: Site, client: httpx.AsyncClient, kept: bool) -> N
         server.start()
         await _ready(client)
 
-    assert await _under(client, fault) == {}
+    assert await _under(site, client, fault) == {}
     assert await site.leftovers() == []
 
 
@@ -134,7 +136,7 @@ async def test_away_for_long_it_costs_next_to_nothing(site: Site, client: httpx.
     await _ready(client)
     assert max(used) < MOST_CPU * 10, used
     assert max(map(len, lines)) <= MOST_LINES, lines
-    assert await _under(client, _nothing) == {}
+    assert await _under(site, client, _nothing) == {}
 
 
 async def _nothing() -> None:
@@ -150,7 +152,7 @@ async def test_full(site: Site, client: httpx.AsyncClient) -> None:
             assert await _reason(client) == "Redis is out of memory (maxmemory)."
 
         try:
-            assert await _under(client, fault) == {}
+            assert await _under(site, client, fault) == {}
         finally:
             await direct.config_set("maxmemory", "0")
     await _ready(client)
@@ -166,7 +168,7 @@ async def test_read_only(site: Site, client: httpx.AsyncClient) -> None:
             assert await _reason(client) == "Redis is a read-only replica."
             await direct.replicaof("NO", "ONE")
 
-        assert await _under(client, fault) == {}
+        assert await _under(site, client, fault) == {}
     await _ready(client)
     assert await site.leftovers() == []
 
@@ -182,8 +184,8 @@ async def test_cut_off(site: Site, client: httpx.AsyncClient) -> None:
                 answer = await ask(client, _new())
                 assert (answer.status, answer.ended) == (200, True)
 
-        await _under(client, _nothing)
+        await _under(site, client, _nothing)
         before = len(await direct.client_list())
-        assert await _under(client, fault) == {}
+        assert await _under(site, client, fault) == {}
         assert len(await direct.client_list()) <= before + 5
     assert await site.leftovers() == []

@@ -34,7 +34,7 @@ async def _over(
         asyncio.TaskGroup() as group,
     ):
         running = [group.create_task(ask(client, one)) for one in what]
-        await asyncio.sleep(1.0)
+        await site.is_at(chats)
         await fault()
         answers = [await task for task in running]
     return faults(what, answers)
