@@ -17,6 +17,9 @@ from tests.chaos.children import Child, Redis
 from tests.chaos.leftovers import lasting_keys
 from tests.chaos.schedule import Fault
 
+ENGINE_S = 60.0
+"""How long a killed engine may take to be up again before the next fault reaches it."""
+
 
 @dataclass
 class Faults:
@@ -84,7 +87,17 @@ class Faults:
         if fault.kind != "engine stalled":
             urls = [urls[int(fault.at_s * 1000) % len(urls)]]
         order = {"kind": fault.kind, "how": fault.how, "for_s": fault.for_s}
-        async with aiohttp.ClientSession() as session:
+        async with aiohttp.ClientSession() as session, asyncio.timeout(ENGINE_S):
             for url in urls:
-                async with session.post(f"{url}/_fault", data=json.dumps(order)) as response:
-                    response.raise_for_status()
+                while not await _ordered(session, url, order):
+                    await asyncio.sleep(0.1)
+
+
+async def _ordered(session: aiohttp.ClientSession, url: str, order: dict[str, object]) -> bool:
+    """False: the engine is down, or was killed while it was told."""
+    try:
+        async with session.post(f"{url}/_fault", data=json.dumps(order)) as response:
+            response.raise_for_status()
+    except (aiohttp.ClientConnectionError, ConnectionError):
+        return False
+    return True
