@@ -1,6 +1,7 @@
 """``python -m tests.chaos.soak``: full load for half an hour, and whether anybody's memory goes on growing.
 
-Finished jobs are remembered for ten minutes, so Redis is level only after those.
+Finished jobs are remembered for ten minutes, so Redis is level only after those, and only where as many finish in the
+last ten as did in those before the half. So the engines are slow enough to be what everybody waits for.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from tests.chaos.run import QUIET_S, Options, Site, run_site
 SAMPLE_S = 5.0
 SETTINGS = {"DOUBLEBUFFER_DRAIN_SECONDS": "2"}
 """Else as a fresh installation has it."""
+REMEMBERED_S = 600.0
+DELAY_S = 0.2
+"""Between two tokens of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,16 @@ class Soaked:
     crashes: list[str]
     complaints: list[str]
     folder: Path
+    counts: list[tuple[float, int]]
+    """Requests begun, by second of the run."""
+
+    def remembered(self, at_s: float) -> int:
+        """Requests begun in the ten minutes before."""
+        upto, before = (
+            max((count for second, count in self.counts if second <= at), default=0)
+            for at in (at_s, at_s - REMEMBERED_S)
+        )
+        return upto - before
 
     @property
     def seconds(self) -> float:
@@ -62,6 +76,7 @@ class Soaked:
             "requests": self.requests,
             "outcomes": dict(self.outcomes),
             "flawed": self.flawed,
+            "in_ten_minutes": {"half": self.remembered(self.seconds / 2), "end": self.remembered(self.seconds)},
             "slots_leaked": len(self.left.slots),
             "keys_without_lifetime": self.left.lasting,
             "memory": {
@@ -84,6 +99,7 @@ class Soaked:
             word = "  MISSED" if curve in self.judged and growth > MOST_GROWTH else ""
             first, last = (f"{curve.around(at, end) / 1024:.1f} MiB" for at in (half, end))
             lines.append(f"{curve.name:<24}{first:>12}{last:>12}{f'{100 * growth:+.1f} %':>10}{word}")
+        lines.append(f"{'requests in 10 minutes':<24}{self.remembered(half):>12}{self.remembered(end):>12}")
         wrong = {
             "flawed answers": self.flawed,
             "slots leaked": len(self.left.slots),
@@ -101,13 +117,16 @@ async def run_soak(minutes: float, options: Options) -> Soaked:
         crowd = Crowd(0, options.clients, options.words, options.hang_s, site.gateways, site.urls, site.redis, requests)
         crowd.keep = False
         curves: dict[str, Curve] = {}
+        counts: list[tuple[float, int]] = []
         over = asyncio.Event()
         began = time.monotonic()
         async with asyncio.TaskGroup() as group:
             group.create_task(crowd.run(over))
             while (at_s := time.monotonic() - began) < minutes * 60:
+                counts.append((at_s, crowd.count))
                 await _sample(site, curves, at_s)
                 await asyncio.sleep(SAMPLE_S)
+            counts.append((minutes * 60, crowd.count))
             await _sample(site, curves, minutes * 60)
             over.set()
         left = await look(site.redis.port, [url for some in site.backends for url in some], within_s=QUIET_S)
@@ -123,6 +142,7 @@ async def run_soak(minutes: float, options: Options) -> Soaked:
             crashes,
             site.complaints(),
             site.folder,
+            counts,
         )
     (site.folder / "soak.json").write_text(json.dumps(soaked.told(), indent=2) + "\n", encoding="utf-8")
     return soaked
@@ -147,7 +167,7 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=256, help="at once")
     parser.add_argument("--folder", type=Path, help="where the folder with the logs is made")
     given = parser.parse_args()
-    options = Options(clients=given.clients, folder=given.folder, settings=SETTINGS, hang_s=300.0)
+    options = Options(clients=given.clients, folder=given.folder, settings=SETTINGS, hang_s=300.0, delay_s=DELAY_S)
     soaked = asyncio.run(run_soak(given.minutes, options))
     print(soaked.table())
     print(f"\n{'passed' if soaked.passed else 'MISSED'}; soak.json, samples and logs in {soaked.folder}")
