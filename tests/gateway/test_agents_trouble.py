@@ -88,9 +88,7 @@ async def test_errors_have_the_form_of_the_api_that_was_asked() -> None:
         with pytest.raises(anthropic.BadRequestError):
             await known.messages.create(model=MODEL, max_tokens=0, messages=[{"role": "user", "content": "x"}])
         with pytest.raises(openai.BadRequestError) as stored:
-            await gpt.with_options(api_key=key).responses.create(
-                model=MODEL, input="x", previous_response_id="resp_1"
-            )
+            await gpt.with_options(api_key=key).responses.create(model=MODEL, input="x", previous_response_id="resp_1")
         assert stored.value.param == "previous_response_id"
         headers = {"x-api-key": key, "X-Request-Id": "mine-1"}
         for method, path, status in (("GET", "/v1/messages", 405), ("POST", "/v1/messages/batches", 404)):
