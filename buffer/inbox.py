@@ -28,6 +28,8 @@ GIVE_UP_S = 8.0
 """How long an answer may lack something that its reply key does not bring either."""
 MOST_AWAY_S = 60.0
 """How long clients are kept waiting for a store that is away."""
+RESTORE_S = 1.0
+"""How long it may take, once that was found, until what the store has lost is back in it."""
 CLOSE_S = 2.0
 LEASE_S = 15.0
 
@@ -62,6 +64,8 @@ class Inbox:
         self._watch_now = asyncio.Event()
         self._renewed = asyncio.Event()
         self._moving = asyncio.Lock()
+        self._back_at = float("-inf")
+        """When the store was last found to have been away, or emptied; seconds of the loop's clock."""
 
     async def create(self) -> None:
         """Makes the stream under a name never used before. Raises ``StoreUnavailable``."""
@@ -115,7 +119,17 @@ class Inbox:
             if self.name == home:
                 log.warning("The inbox of this gateway was gone; it has a new one")
                 await self.create()
-                self._watch_now.set()
+                self._look_after_all()
+
+    async def may_lack(self) -> bool:
+        """Whether the store may lack jobs that gateways are about to put back: it was away or emptied a moment ago.
+
+        Raises ``StoreUnavailable``.
+        """
+        home = self.name
+        if home and not (await self._lanes.watch(home, [])).inbox_there:
+            await self._move_from(home)
+        return asyncio.get_running_loop().time() - self._back_at < self._watch_s + RESTORE_S
 
     async def run(self) -> None:
         """Reads, watches and tidies up, until cancelled; through any outage of the store."""
@@ -124,7 +138,7 @@ class Inbox:
             group.create_task(self._watch_on(), name="inbox watch")
             while True:
                 self._renewed.clear()
-                reader = group.create_task(self._incoming.read(self.name, self._watch_now.set), name="inbox read")
+                reader = group.create_task(self._incoming.read(self.name, self._look_after_all), name="inbox read")
                 await self._renewed.wait()
                 reader.cancel()
 
@@ -155,6 +169,10 @@ class Inbox:
                 self._errands.cancel(follower.id)
         else:
             self._errands.want(follower, what)
+
+    def _look_after_all(self) -> None:
+        self._back_at = asyncio.get_running_loop().time()
+        self._watch_now.set()
 
     async def _watch_on(self) -> None:
         backoff = Backoff()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,18 +28,33 @@ UNKNOWN = Failure(
 _PLACE = re.compile(r"(\d{1,17}-\d{1,9}(?:,\d{1,17}-\d{1,9}){0,255})(?:\.(\d{1,9}))?")
 _BAD_PLACE = Failure("Last-Event-ID is the id of an event of this stream.", 400, "")
 START = "0-0"
+LOOK_AGAIN_S = 0.1
 
 
 async def find(pools: Sequence[Pool], id: str, call: Call) -> tuple[Standing, Pool]:
-    """Raises ``Refusal`` (404) for an id that is unknown or somebody else's, and ``StoreUnavailable``."""
-    if re.fullmatch("[0-9a-f]{32}", id):
+    """Raises ``Refusal`` (404) for an id that is unknown or somebody else's, and ``StoreUnavailable``.
+
+    A store that was emptied a moment ago is given the time to get back what gateways still know of.
+    """
+    known = re.fullmatch("[0-9a-f]{32}", id) is not None
+    while known:
         for pool in pools:
             standing = await read_standing(pool.lanes, id)
             if standing is not None:
                 if standing.owner != owner_of(call):
-                    break
+                    raise Refusal(UNKNOWN)
                 return standing, pool
+        known = await _may_come_back(pools)
+        if known:
+            await asyncio.sleep(LOOK_AGAIN_S)
     raise Refusal(UNKNOWN)
+
+
+async def _may_come_back(pools: Sequence[Pool]) -> bool:
+    for pool in pools:
+        if await pool.inbox.may_lack():
+            return True
+    return False
 
 
 def told_of(standing: Standing, intake: Intake) -> dict[str, Any]:

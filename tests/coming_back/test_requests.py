@@ -232,3 +232,21 @@ async def test_the_routes_are_documented() -> None:
         assert set(paths["/v1/requests/{id}"]) == {"get", "delete"}
         stream = paths["/v1/requests/{id}/stream"]["get"]
         assert "text/event-stream" in stream["responses"]["200"]["content"]
+
+
+async def test_one_that_the_store_has_lost_is_not_unknown_before_its_gateway_puts_it_back() -> None:
+    async with gates(None, lease_seconds=3) as g:
+        id = await leaves(g.one, CHAT, body(CHAT))
+        await g.lanes.store.redis.flushall()
+        found = await g.two.client.get(f"/v1/requests/{id}")
+        assert (found.status_code, found.json()["state"]) == (200, "waiting")
+        cancelled = await g.two.client.delete(f"/v1/requests/{id}")
+        assert (cancelled.status_code, cancelled.json()["state"]) == (200, "cancelled")
+
+
+async def test_an_unknown_id_is_told_so_soon_after_the_store_was_emptied() -> None:
+    async with gates(None, lease_seconds=3) as g:
+        await g.lanes.store.redis.flushall()
+        async with asyncio.timeout(5):
+            found = await g.two.client.get(f"/v1/requests/{'0' * 32}")
+        assert found.status_code == 404
