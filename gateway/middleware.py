@@ -12,11 +12,13 @@ from buffer.telemetry import Api, Outcome, Telemetry
 from gateway.call import AsgiApp, Call, Headers, Message, Receive, Scope, Send, answer, put_call
 from gateway.door import UNAUTHORIZED, Door
 from gateway.forms import failure_answer
-from gateway.refusal import UNEXPECTED, BrokenOff
+from gateway.refusal import UNEXPECTED, BrokenOff, ClientLeft
 
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._:@/+=-]{1,128}")
 _SLASHES = re.compile("/{2,}")
 _MARK = (b"x-doublebuffer", b"1")
+_CLOSED = "the handler is closed"
+"""What uvloop says of a connection that is not there any more."""
 _CHALLENGE = (b"www-authenticate", b"Bearer")
 
 
@@ -62,14 +64,21 @@ class Front:
         if path.startswith("/v1/messages"):
             common.append((b"request-id", request_id))  # where Anthropic's clients look for it
 
-        begun = False
+        begun = left = False
 
         async def send_marked(message: Message) -> None:
-            nonlocal begun
+            nonlocal begun, left
             if message["type"] == "http.response.start":
                 begun = True
                 message["headers"] = [*message.get("headers", ()), *common]
-            await send(message)
+            try:
+                await send(message)
+            except RuntimeError as error:
+                # uvicorn tells nobody that a client has left which has sent its next request already.
+                if _CLOSED not in str(error):
+                    raise
+                left = True
+                raise ClientLeft from None
 
         if method == "OPTIONS":
             await _preflight(
@@ -102,8 +111,9 @@ class Front:
         put_call(scope, call)
         try:
             await (hot[1] if hot else self._app)(scope, receive, send_marked)
-        except BrokenOff:
-            raise
+        except (BrokenOff, ClientLeft):
+            if not left:
+                raise
         except Exception:
             if hot:
                 self._telemetry.request_ended(hot[0], "none", "backend_error")
@@ -113,6 +123,8 @@ class Front:
             raise  # for the server's log
         finally:
             call.held.let_go()
+        if left:
+            raise BrokenOff
 
 
 def _tidy(path: str) -> str:

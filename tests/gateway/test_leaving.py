@@ -7,6 +7,7 @@ import gc
 from typing import Any
 
 import pytest
+import uvloop
 
 from buffer.job import Finish
 from buffer.records import Held
@@ -157,3 +158,25 @@ async def test_a_slow_reader_slows_its_own_engine() -> None:
         got = await reading
         assert got.count(b"x") >= sent * 65536
         assert b'"done":true' in got
+
+
+@EACH
+def test_with_its_next_request_sent_already(path: str, stream: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """The server then reads nothing more, and finds out when it writes."""
+
+    async def case() -> None:
+        async with rig(timing=Timing(first_byte_s=0.05, heartbeat_s=0.05)) as r:
+            wire = await Wire.post(r.port, path, ollama(stream=stream))
+            job = await r.hands.take()
+            wire.writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            await wire.writer.drain()
+            await asyncio.sleep(0.1)
+            await wire.leave()
+            if not stream:
+                r.hands.say(job, "word", Finish("stop"))
+                await r.hands.end(job)
+            await r.counted("ollama" if path == "/api/chat" else "openai", "fast", "cancelled" if stream else "ok")
+
+    uvloop.run(case())
+    assert "Traceback" not in caplog.text
+    assert "Exception in ASGI" not in caplog.text
