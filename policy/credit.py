@@ -13,6 +13,8 @@ KV_SHARE: Final = 0.97
 KV_RESERVE: Final = 0.08
 """Left free by all but the short lanes."""
 SEGMENT_TOKENS: Final = 512
+SHORT_SHARE: Final = 0.5
+"""Of an engine's places and memory, for which the short lanes go first."""
 LONG_IN_FLIGHT: Final = 4
 LONG_IN_FLIGHT_OLLAMA: Final = 2
 
@@ -72,6 +74,13 @@ def load_of(needs: Iterable[Need]) -> Load:
     return load
 
 
+def claim_tokens(prompt: int, output: int) -> int:
+    """Memory that a job is reckoned to take: those in flight have written half of their expected ``output`` on the
+    average.
+    """
+    return prompt + output // 2
+
+
 def limits(
     slots: int, *, kv_tokens: int | None = None, ollama: bool = False, segment_tokens: int | None = SEGMENT_TOKENS
 ) -> Credit:
@@ -128,3 +137,31 @@ def fits(need: Need, load: Load, credit: Credit) -> bool:
         and load.prefill > 0
         and load.prefill + need.prefill > credit.prefill
     )
+
+
+def may_go_first(need: Need, short: Load, credit: Credit) -> bool:
+    """Whether a job of a short lane goes before all others whatever the scores say, ``short`` being what these lanes
+    have in flight: while it is less than half of the engine. The rest is left to those who have waited longer.
+    """
+    if short.jobs + 1 > int(credit.slots * SHORT_SHARE):
+        return False
+    return not credit.kv or short.kv + need.kv <= credit.kv * SHORT_SHARE
+
+
+def may_pass(need: Need, barred: Need, younger: Load, credit: Credit) -> bool:
+    """Whether a job may go before one that has waited for too long and does not fit, ``younger`` being what those in
+    flight carry that came as late.
+
+    They may never have so much that the other does not fit once those before it are done: it waits for these alone. So
+    a short chat goes past a document that waits for another one's end.
+    """
+    short = need.lane in SHORT_LANES
+    places = credit.slots - 1 if short else credit.slots - 1 - 2 * credit.reserved_slots
+    if younger.jobs + 1 > places - (0 if barred.lane in SHORT_LANES else credit.reserved_slots):
+        return False
+    if need.long and barred.long:
+        return False
+    if not credit.kv or not need.kv:
+        return True
+    room = credit.kv - credit.kv_reserve - barred.kv
+    return younger.kv + need.kv <= room - (0 if short else credit.kv_reserve / 2)

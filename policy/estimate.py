@@ -83,6 +83,42 @@ class Rate:
 
 
 @dataclass(slots=True)
+class Drain:
+    """How fast a lane's jobs start while some of them wait. An hour without any says nothing about it."""
+
+    waiting: int = 0
+    _gap_s: Average = field(default_factory=lambda: Average(weight=0.2))
+    _off_s: Average = field(default_factory=lambda: Average(weight=0.2, value=0.0))
+    """How far the gaps lie from their mean."""
+    _since_at: float = 0.0
+
+    def came(self, now_at: float) -> None:
+        if not self.waiting:
+            self._since_at = now_at
+        self.waiting += 1
+
+    def went(self, now_at: float) -> None:
+        """One of them starts."""
+        if self.waiting > 1:
+            gap_s = now_at - self._since_at
+            self._off_s.add(abs(gap_s - (self._gap_s.value or gap_s)))
+            self._gap_s.add(gap_s)
+        self._since_at = now_at
+        self.waiting -= 1
+
+    def per_s(self, now_at: float, alone_s: float = 0.0) -> float:
+        """On the careful side, so that who is let in finds it so: the mean, its mean error, and the time that the
+        present gap has taken already. ``alone_s``: what a job takes if they go one by one, for as long as none has
+        waited behind another; without it, and nothing seen, 0.
+        """
+        mean_s = alone_s if self._gap_s.value is None else self._gap_s.value
+        off_s = self._off_s.value or 0.0
+        under_way_s = now_at - self._since_at if self.waiting else 0.0
+        gap_s = max(mean_s + off_s, under_way_s)
+        return 1.0 / gap_s if gap_s > 0 else 0.0
+
+
+@dataclass(slots=True)
 class OutputLengths:
     """What answers were long, by lane; the estimate before anything was seen is ``EXPECTED_OUTPUT``."""
 

@@ -7,15 +7,19 @@ virtual time, and the tests that compare both.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from operator import attrgetter
+from typing import Final, Protocol
 
-from policy.credit import Credit, Load, Need, fits
+from policy.credit import Credit, Load, Need, fits, may_go_first, may_pass
+from policy.lane import SHORT_LANES
 from policy.order import Turns, due_after_s, offset_s
 
 LOOK_AT: Final = 16
 """Jobs that a pull looks at and leaves before it gives up."""
+LOOK_AT_LANE: Final = 4
+"""Of one lane, where others may pass those that do not fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,12 @@ class _Queue:
     def remove(self, job: Waiting) -> None:
         del self.by_score[bisect_left(self.by_score, (job.score, job.serial), key=lambda entry: entry[:2])]
         del self.by_turn[bisect_left(self.by_turn, (job.tag, job.score, job.serial), key=lambda entry: entry[:3])]
+
+
+class Flight(Protocol):
+    """What the jobs in flight carry: all, or only those of some lanes, or those that came after an instant."""
+
+    def __call__(self, lanes: Collection[str] = ..., *, after: float = ...) -> Load: ...
 
 
 class Lineup:
@@ -111,31 +121,67 @@ class Lineup:
         """An answer took ``cost_more`` than its job was put in with."""
         self._queue(job.model, job.lane).turns.correct(job.user, cost_more, job.tag + job.cost + cost_more)
 
-    def pull(self, *, want: int, credit: Credit, load: Load, models: Sequence[str] = ("",)) -> list[Waiting]:
-        """At most ``want`` jobs that may go now, in order; they leave the queue and are added to ``load``."""
+    def pull(
+        self,
+        *,
+        want: int,
+        credit: Credit,
+        load: Load,
+        models: Sequence[str] = ("",),
+        need_of: Callable[[Waiting], Need] = attrgetter("need"),
+        flight: Flight | None = None,
+    ) -> list[Waiting]:
+        """At most ``want`` jobs that may go now, in order; they leave the queue and are added to ``load``.
+
+        ``need_of``: what a job would take if it went now. With ``flight``, short lanes go first while they hold less
+        than half of the engine, and a job that does not fit is passed by such as leave its room alone, however late
+        they came (``may_pass``). Without it the scores alone decide, and nobody who came more than ``max_wait_s`` later
+        passes; so it is in the script.
+        """
         taken: list[Waiting] = []
         skipped: set[str] = set()
-        not_after = float("inf")
+        looks: dict[tuple[str, str], int] = {}
+        bar_at, barred = float("inf"), Need("")
         while len(taken) < want and load.jobs < credit.slots and len(skipped) < LOOK_AT:
-            job = self._candidate(models, skipped)
+            shut = {key for key, count in looks.items() if count >= LOOK_AT_LANE} if flight else set()
+            job = self._candidate(models, skipped, shut)
             if job is None:
                 break
-            due = self._first_due(models, skipped)
-            if due is not None and due.due_at is not None and job.arr_at > due.due_at:
+            due = None if flight and barred.lane else self._first_due(models, skipped)
+            short = self._short(models, skipped, shut) if flight else None
+            if flight and short and may_go_first(need_of(short), flight(SHORT_LANES), credit):
+                job = short
+                if due is not None and due.due_at is not None and due.due_at < min(job.arr_at, bar_at):
+                    bar_at, barred = due.due_at, need_of(due)
+            elif due is not None and due.due_at is not None and job.arr_at > due.due_at:
                 job = due
-            if job.arr_at <= not_after and fits(job.need, load, credit):
+            need = need_of(job)
+            free = job.arr_at <= bar_at or (flight and may_pass(need, barred, flight(after=bar_at), credit))
+            if free and fits(need, load, credit):
                 self.remove(job.id)
-                load.add(job.need)
+                load.add(need)
                 taken.append(job)
                 continue
             skipped.add(job.id)
-            if job.due_at is not None:
-                not_after = min(not_after, job.due_at)
+            looks[job.model, job.lane] = looks.get((job.model, job.lane), 0) + 1
+            if flight and fits(need._replace(prefill=0), load, credit):
+                continue  # It only waits for a prompt under way to be read, and is asked first when that is done.
+            if job.due_at is not None and job.due_at < bar_at:
+                bar_at, barred = job.due_at, need
         for key, job in {(job.model, job.lane): job for job in taken}.items():
             self._queues[key].turns.went(job.tag)
         return taken
 
-    def _candidate(self, models: Sequence[str], skipped: set[str]) -> Waiting | None:
+    def _short(self, models: Sequence[str], skipped: set[str], shut: Collection[tuple[str, str]]) -> Waiting | None:
+        """The next of the short lanes, by score."""
+        heads = [
+            next((entry for entry in self._queues[key].by_score if entry[2].id not in skipped), None)
+            for key in ((model, lane) for model in models for lane in SHORT_LANES)
+            if key in self._queues and key not in shut
+        ]
+        return min((entry for entry in heads if entry), key=lambda entry: entry[:2], default=(0, 0, None))[2]
+
+    def _candidate(self, models: Sequence[str], skipped: set[str], shut: Collection[tuple[str, str]]) -> Waiting | None:
         """The lowest score first, and within its queue whose turn it is; once that one was looked at, by score
         alone."""
         quiet = not any(
@@ -144,7 +190,7 @@ class Lineup:
         queues = [
             queue
             for (model, lane), queue in self._queues.items()
-            if model in models and queue.by_score and (quiet or lane != "background")
+            if model in models and queue.by_score and (quiet or lane != "background") and (model, lane) not in shut
         ]
         if not queues:
             return None

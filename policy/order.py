@@ -42,8 +42,9 @@ class Turns:
 
     def went(self, tag: float) -> None:
         """A job with ``tag`` was taken. Users who have nothing left to their account are forgotten."""
+        if tag > self.now:
+            self._next = {user: at for user, at in self._next.items() if at > tag}
         self.now = tag
-        self._next = {user: at for user, at in self._next.items() if at > tag}
 
     def correct(self, user: str, cost_more: float, turn: float) -> None:
         """An answer took ``cost_more`` than was reckoned with (less: negative). ``turn``: the next one of a user who

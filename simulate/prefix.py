@@ -33,10 +33,11 @@ class BlockPool:
     def match(self, blocks: Sequence[int], most: int) -> tuple[int, int]:
         """How many leading blocks are there (``most`` at most), and how many of these are idle."""
         there = idle = 0
+        remembered, pinned = self._idle, self._pinned
         for block in blocks[:most]:
-            if block in self._idle:
+            if block in remembered:
                 idle += 1
-            elif block not in self._pinned:
+            elif block not in pinned:
                 break
             there += 1
         return there, idle
@@ -50,19 +51,29 @@ class BlockPool:
         self._idle.pop(block, None)
         return False
 
+    def pin_all(self, blocks: Sequence[int]) -> None:
+        """As ``pin``, of many: prompts that are read in pieces pin all of their beginning again with each."""
+        pinned, idle = self._pinned, self._idle
+        for block in blocks:
+            users = pinned.get(block, 0)
+            pinned[block] = users + 1
+            if not users:
+                idle.pop(block, None)
+
     def release(self, blocks: Sequence[int]) -> int:
         """A sequence lets go of its blocks; of those, a prompt's last will be thrown out first.
 
         Returns how many nobody else uses, so that they are idle now.
         """
         freed = 0
+        pinned, idle = self._pinned, self._idle
         for block in reversed(blocks):
-            users = self._pinned[block] - 1
+            users = pinned[block] - 1
             if users:
-                self._pinned[block] = users
+                pinned[block] = users
             else:
-                del self._pinned[block]
-                self._idle[block] = None
+                del pinned[block]
+                idle[block] = None
                 freed += 1
         return freed
 

@@ -81,8 +81,7 @@ class VllmEngine(Engine):
         need = sequence.target - (known - idle) * size
         if need > room:
             return False
-        for block in blocks[:known]:
-            self._pool.pin(block)
+        self._pool.pin_all(blocks[:known])
         sequence.pinned = known
         sequence.done = known * size
         self.held += need
