@@ -11,7 +11,7 @@ from typing import Any
 import uvloop
 
 from buffer.setting_sources import SettingsError
-from doublebuffer import VERSION, dead, simulating
+from doublebuffer import VERSION, dead, simulating, studying
 from doublebuffer.flags import add_setting_flags, settings_of
 from doublebuffer.logs import set_up_logs
 
@@ -71,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--descriptor", type=int, help=argparse.SUPPRESS)
     dead.add_parser(commands)
     simulating.add_parser(commands)
+    studying.add_parser(commands)
     return parser
 
 
@@ -78,6 +79,9 @@ def _run(parsed: argparse.Namespace, arguments: list[str]) -> int:
     """Imports lie inside, so that ``--help`` and a wrong setting answer at once."""
     if parsed.command == "simulate":
         return _in_loop(simulating.run(parsed))
+    if parsed.command == "study":
+        studying.run(parsed)
+        return 0
     if parsed.command == "doctor":
         from doublebuffer.doctor import run_doctor
 
