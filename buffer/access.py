@@ -175,8 +175,10 @@ class Store:
     # --- the store itself
 
     async def ping(self) -> None:
-        """Returns if the store answers."""
-        await self.exchange([("PING",)])
+        """Returns if the store answers as it should."""
+        (result,) = await self.exchange([("PING",)])
+        if isinstance(result, Exception):
+            raise result
 
     async def takes_writes(self, base: str) -> None:
         """Returns if the store takes something new among the names that begin with ``base``."""

@@ -9,7 +9,7 @@ from typing import Any
 from redis import exceptions as errors
 
 from buffer.reach import Reach
-from buffer.trouble import CAUGHT, REPLICA, StoreUnavailable, trouble, unavailable
+from buffer.trouble import CAUGHT, NO_DATABASE, REPLICA, StoreUnavailable, trouble, unavailable
 
 Command = tuple[Any, ...]
 
@@ -122,6 +122,8 @@ async def _sent(client: Any, commands: Sequence[Command]) -> list[Any]:
             try:
                 return [await client.execute_command(*commands[0])]
             except errors.ResponseError as error:
+                if trouble(error) is NO_DATABASE:  # said to the connection, before any command
+                    raise
                 return [error]
         pipe = client.pipeline(transaction=False)
         for command in commands:

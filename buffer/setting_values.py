@@ -18,8 +18,6 @@ from buffer.backend import BackendSpec, Kind
 from buffer.job import Lane
 from buffer.model_records import ModelRecord
 
-REDIS_SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "redis+cluster")
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 .:/@+()_-]{0,63}")
 """It stands in a header, in metrics and in keys."""
 _POOL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -33,7 +31,7 @@ OLLAMA_ORIGINS: tuple[str, ...] = (
 
 
 _HASHED = "sha256:"
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 _MOST_PER_MINUTE = 100_000
 
 
@@ -42,8 +40,11 @@ def hashed(key: bytes) -> str:
     return _HASHED + hashlib.sha256(key).hexdigest()
 
 
-class ApiKey(Struct, omit_defaults=True, kw_only=True, forbid_unknown_fields=True):
-    """A client's key: one ``name:key`` of ``DOUBLEBUFFER_API_KEYS``, or one ``[[keys]]`` of the file."""
+class ApiKey(Struct, omit_defaults=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+    """A client's key: one ``name:key`` of ``DOUBLEBUFFER_API_KEYS``, or one ``[[keys]]`` of the file.
+
+    Raises ``ValueError`` for a key that begins like a hash and is none: nobody could use it but who reads it there.
+    """
 
     name: str
     key: str
@@ -61,7 +62,20 @@ class ApiKey(Struct, omit_defaults=True, kw_only=True, forbid_unknown_fields=Tru
 
     def __post_init__(self) -> None:
         key = self.key.strip()
-        self.key = key if not key or _DIGEST.fullmatch(key) else hashed(key.encode())
+        # Set here and no field: the file cannot have it.
+        self.bare_hash = _DIGEST.fullmatch(key) is not None
+        """It was given as a plain key, and looks like the hash of one."""
+        if key[: len(_HASHED)].lower() == _HASHED:
+            if not _DIGEST.fullmatch(key, len(_HASHED)):
+                raise ValueError(
+                    f"key {self.name!r} begins with {_HASHED} and is no hash: 64 hexadecimal digits come behind that, "
+                    "and nothing else"
+                )
+            self.key = key.lower()
+        elif key:
+            self.key = hashed(key.encode())
+        else:
+            self.key = key
 
     def __repr__(self) -> str:
         return f"ApiKey(name={self.name!r}, key=…)"
@@ -143,7 +157,7 @@ def parse_api_keys(value: object) -> list[ApiKey]:
         try:
             keys = msgspec.convert(value, list[ApiKey], from_attributes=True)
         except msgspec.MsgspecError as error:
-            raise ValueError(f"no list of keys: {error}") from None
+            raise ValueError(error.__cause__ or f"no list of keys: {error}") from None
     if any(not key.name or not key.key for key in keys):
         raise ValueError("a key has an empty name, or is itself empty")
     if len({key.name for key in keys}) < len(keys) or len({key.key for key in keys}) < len(keys):
@@ -194,18 +208,6 @@ def parse_refuse_wait(value: object) -> object:
         except msgspec.DecodeError:
             raise ValueError("it begins like a JSON object and is none") from None
     return value
-
-
-def check_redis_url(value: object) -> object:
-    """A URL of a scheme we speak, or None for empty text."""
-    if not isinstance(value, str):
-        return value
-    url = value.strip()
-    if not url:
-        return None
-    if "://" not in url or url.partition("://")[0].lower() not in REDIS_SCHEMES:
-        raise ValueError(f"a URL begins with one of {', '.join(f'{scheme}://' for scheme in REDIS_SCHEMES)}")
-    return url
 
 
 def without_password(url: str) -> str:

@@ -17,13 +17,13 @@ from buffer.model_records import ModelRecord
 from buffer.setting_values import (
     OLLAMA_ORIGINS,
     ApiKey,
-    check_redis_url,
     parse_api_keys,
     parse_backends,
     parse_list,
     parse_models,
     parse_refuse_wait,
 )
+from buffer.store_url import check_redis_url
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Count = Annotated[int, Field(ge=1)]

@@ -69,6 +69,10 @@ def _single(url: str) -> Link:
         if url.startswith("unix:"):
             del options["socket_keepalive"]
         pool = Connections.from_url(url, max_connections=CONNECTIONS, timeout=POOL_TIMEOUT_S, **options)
+        try:
+            pool.connection_class(**pool.connection_kwargs)
+        except TypeError:
+            raise ValueError("A store's URL has an option behind its ? that is none.") from None
         return aioredis.Redis.from_pool(pool)
 
     split = urlsplit(url)

@@ -33,6 +33,9 @@ NO_DISK = Trouble("Redis takes no writes: it cannot save them to its disk.")
 BUSY = Trouble("Redis is busy with somebody's script.", soon=True)
 NO_ENTRY = Trouble("Redis refuses the user or the password of REDIS_URL.")
 NOT_ALLOWED = Trouble("Redis does not let this user run a command that is needed (docs/redis.md lists them).")
+NO_DATABASE = Trouble("Redis has no database of the number in REDIS_URL.")
+NO_COMMAND = Trouble("Redis does not know a command that is needed (docs/redis.md tells which Redis will do).")
+NO_REDIS = Trouble("What answers there is no Redis.")
 SPOILT = Trouble("A key of Doublebuffer holds what it never wrote.")
 
 _BY_WORD = {
@@ -65,6 +68,7 @@ _BY_CLASS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Trouble], 
     ((errors.AskError, errors.TryAgainError), MOVING),  # which Moved is one of
     ((errors.ClusterError, errors.RedisClusterException), NO_SLOTS),
     ((errors.TimeoutError, TimeoutError), SILENT),
+    (errors.InvalidResponse, NO_REDIS),
     ((errors.ConnectionError, OSError), CLOSED),
 )
 _BY_WORDS = (
@@ -72,9 +76,13 @@ _BY_WORDS = (
     ("max number of clients", CROWDED),
     ("No master found", NO_MASTER),
     ("No such service", NO_SERVICE),
+    ("DB index", NO_DATABASE),  # is out of range; of older ones: invalid
+    ("SELECT is not allowed in cluster mode", NO_DATABASE),
     # Of a script that begun while its slot was on its way to another node.
     ("non local key in a cluster node", MOVING),
     ("can't run this command or subcommand", NOT_ALLOWED),  # Redis 6.2, in a script
+    ("unknown command", NO_COMMAND),
+    ("Unknown Redis command", NO_COMMAND),  # in a script
 )
 
 CAUGHT = (errors.RedisError, errors.RedisClusterException, OSError)

@@ -41,8 +41,9 @@ def add_parser(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 async def run_dead(arguments: argparse.Namespace, settings: Settings) -> int:
     """0, or 1 where there is no such dead letter or it cannot be tried again. Raises ``SettingsError``."""
     from buffer.store import StoreUnavailable
+    from buffer.trouble import CAUGHT
     from doublebuffer.dead_letters import Book, drop, retry, show, show_all
-    from doublebuffer.starting import connect
+    from doublebuffer.starting import connect, no_use
 
     if settings.redis_url is None:
         raise SettingsError(
@@ -63,5 +64,7 @@ async def run_dead(arguments: argparse.Namespace, settings: Settings) -> int:
                 return await drop(book, arguments.id)
     except StoreUnavailable as error:
         raise SettingsError(f"REDIS_URL: {str(error).rstrip('.')}; try again once it answers.") from None
+    except CAUGHT as error:
+        raise no_use(settings, error) from None
     finally:
         await store.aclose()

@@ -6,14 +6,13 @@ import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
-from redis.exceptions import RedisError
-
 from buffer.backend import BackendSpec
 from buffer.lanes import Lanes
 from buffer.setting_sources import SettingsError
 from buffer.setting_values import names, without_password
 from buffer.settings import Settings
 from buffer.store import Store, StoreUnavailable
+from buffer.trouble import CAUGHT
 from doublebuffer.discovery import PLACES, Place, discover
 from doublebuffer.starting import Seen, connect, look
 
@@ -47,6 +46,8 @@ async def _examine(read_settings: Callable[[], Settings], places: Sequence[Place
         yield Finding(f"settings: {error}", "correct that setting; docs/settings.md lists them all")
         return
     yield Finding("settings: all can be used")
+    for finding in _keys(settings):
+        yield finding
     for finding in await _redis(settings):
         yield finding
     specs: Sequence[BackendSpec] = settings.backends
@@ -65,6 +66,18 @@ async def _examine(read_settings: Callable[[], Settings], places: Sequence[Place
             yield finding
 
 
+def _keys(settings: Settings) -> list[Finding]:
+    """It is none of our business how a key looks: a hint, and nothing that is wrong."""
+    return [
+        Finding(
+            f"key {key.name!r}: taken as the key itself; if its 64 hexadecimal digits are the hash of one, they need "
+            '"sha256:" before them'
+        )
+        for key in settings.api_keys
+        if key.bare_hash
+    ]
+
+
 async def _redis(settings: Settings) -> list[Finding]:
     if settings.redis_url is None:
         return [Finding("Redis: REDIS_URL is unset; `doublebuffer up` keeps its queue in memory and needs none")]
@@ -76,7 +89,7 @@ async def _redis(settings: Settings) -> list[Finding]:
     try:
         server, memory = await store.info("server"), await store.info("memory")
         writes = await _writes(store)
-    except (RedisError, StoreUnavailable) as error:
+    except (StoreUnavailable, *CAUGHT) as error:
         return [Finding(f"Redis: {where} answers, but not to INFO: {error}", "let this user run INFO")]
     finally:
         await store.aclose()
@@ -87,7 +100,7 @@ async def _redis(settings: Settings) -> list[Finding]:
 async def _writes(store: Store) -> Finding:
     try:
         await store.takes_writes(Lanes(store).keys.base)
-    except StoreUnavailable as error:
+    except (StoreUnavailable, *CAUGHT) as error:
         return Finding(f"Redis: {error}", "see docs/redis.md; until then every chat is refused")
     return Finding("Redis: takes writes")
 

@@ -13,7 +13,8 @@ Each setting is a flag of every command, an environment variable, and a key of `
 environment, the environment over the file, the file over the default; a setting is taken whole from the one that wins.
 The file is `./doublebuffer.toml`, or the one that `--config` or `DOUBLEBUFFER_CONFIG` names. An empty variable counts
 as unset. A name that is none and a value that cannot be used end a command with exit code 2 and one sentence that names
-the setting. This page is made from the code (`make docs`).
+the setting; to `doublebuffer doctor` they are findings, and it ends with 1. This page is made from the code
+(`make docs`).
 
 | environment | flag | key | default | meaning |
 | --- | --- | --- | --- | --- |
@@ -50,7 +51,7 @@ workers'; it serves the model under the same client's name, if need be by its `m
 ```toml
 [[keys]]
 name = "open-webui"
-key = "..."                       # or its hash: printf %s "$KEY" | sha256sum gives what comes after "sha256:"
+key = "..."                       # or "sha256:" and the 64 digits that printf %s "$KEY" | sha256sum begins with
 lanes = ["thinking", "fast"]      # lanes above a chat's own that it may choose
 trusted = true                    # its X-OpenWebUI-User-Id counts
 models = false                    # it may not bring models to an Ollama, or remove them

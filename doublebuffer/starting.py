@@ -15,7 +15,7 @@ from buffer.setting_sources import SettingsError
 from buffer.setting_values import without_password
 from buffer.settings import Settings
 from buffer.store import Store, StoreUnavailable, open_store
-from buffer.trouble import NOT_ALLOWED
+from buffer.trouble import CAUGHT, NO_COMMAND, NOT_ALLOWED
 
 log = logging.getLogger("doublebuffer.command")
 
@@ -42,10 +42,16 @@ async def connect(settings: Settings) -> Store:
         except BaseException:
             await store.aclose()
             raise
-    except (StoreUnavailable, ValueError) as error:
-        where = without_password(settings.redis_url or "")
-        raise SettingsError(f"REDIS_URL: {where} cannot be used: {str(error).rstrip('.')}.") from None
+    except (StoreUnavailable, ValueError, *CAUGHT) as error:
+        raise no_use(settings, error) from None
     return store
+
+
+def no_use(settings: Settings, error: Exception) -> SettingsError:
+    """What to raise where the store failed a command that cannot go on without it."""
+    where = without_password(settings.redis_url or "")
+    reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    return SettingsError(f"REDIS_URL: {where} cannot be used: {reason}.")
 
 
 async def _answers(store: Store) -> None:
@@ -76,7 +82,7 @@ async def _lets_us(store: Store) -> None:
         await store.takes_writes(lanes.keys.base)
         await lanes.peek([])
     except StoreUnavailable as error:
-        if str(error) == NOT_ALLOWED.text:
+        if str(error) in (NOT_ALLOWED.text, NO_COMMAND.text):
             raise
 
 

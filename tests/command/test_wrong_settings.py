@@ -29,6 +29,11 @@ from tests.command.settings_rig import BACKEND, by_flags, write_file
         ("--refuse-wait-seconds", "{"),
         ("--refuse-wait-seconds", "60"),
         ("--redis-url", "http://redis"),
+        ("--redis-url", "redis://redis:6379/x"),
+        ("--redis-url", "redis://redis/-1"),
+        ("--redis-url", "rediss://redis/1/2"),
+        ("--redis-url", "redis://redis:port/0"),
+        ("--redis-url", "redis+cluster://redis:6379/3"),
         ("--resume", "perhaps"),
         ("--cache", "on"),
         ("--cache-ttl-seconds", "60"),
@@ -122,6 +127,41 @@ def test_a_wrong_file_is_refused_by_name(text: str, told: str) -> None:
     assert told in str(refused.value)
 
 
+HASH = "ab" * 32
+
+
+@pytest.mark.parametrize(
+    "slip",
+    [
+        f"{HASH}  -",
+        f"{HASH} *-",
+        HASH[:-1],
+        f"{HASH}0",
+        f" {HASH}",
+        f"{HASH[:-1]}g",
+        "",
+        "secret",
+    ],
+)
+@pytest.mark.parametrize("mark", ["sha256:", "SHA256:"])
+def test_a_hash_with_a_slip_in_it_is_no_key(mark: str, slip: str) -> None:
+    write_file(f"[[keys]]\nname = 'ann'\nkey = '{mark}{slip}'")
+    with pytest.raises(SettingsError) as refused:
+        load_settings()
+    sentence = str(refused.value)
+    assert sentence.startswith(
+        "keys in doublebuffer.toml (DOUBLEBUFFER_API_KEYS) cannot be used: key 'ann' begins with"
+    )
+    assert sentence.endswith(".")
+    with pytest.raises(SettingsError, match="key 'ann' begins with sha256:"):
+        by_flags("--api-keys", f"ann:{mark}{slip}")
+
+
+@pytest.mark.parametrize("url", ["redis://a", "redis://a/", "redis://u:p@a:1/12", "rediss://a/0/", "redis://a?db=3"])
+def test_a_database_is_a_number_or_none(url: str) -> None:
+    assert by_flags("--redis-url", url).redis_url == url
+
+
 def test_a_config_that_is_not_there_is_refused() -> None:
     with pytest.raises(SettingsError, match="--config"):
         by_flags("--config", "nowhere.toml")
@@ -131,7 +171,12 @@ def test_a_config_that_is_not_there_is_refused() -> None:
     ("flag", "value"),
     [
         ("--api-keys", "ann:topsecret,ann:topsecret"),
+        ("--api-keys", "ann:sha256:topsecret"),
         ("--redis-url", "redis//:topsecret@host"),
+        ("--redis-url", "redis://:topsecret"),
+        ("--redis-url", "redis://:topsecret/2@host"),
+        ("--redis-url", "redis://:1/topsecret@host"),
+        ("--redis-url", "redis://:topsecret\u2100@host"),
         ("--backends", '[{"name": "a", "kind": "vllm", "url": "x", "api_key": "topsecret"}]'),
     ],
 )
