@@ -38,6 +38,8 @@ class ChatBody(Struct):
     reasoning_effort: str | None = None
     reasoning: dict[str, Any] | None = None
     include_reasoning: bool = True
+    continue_final_message: bool = False
+    add_generation_prompt: bool = True
     ignore_eos: bool = False
     sim_output_tokens: int | None = None
     sim_tool_call: bool = False
@@ -186,6 +188,9 @@ def check_like_vllm(body: ChatBody, context_length: int) -> None:
             raise HttpError(400, message, kind="BadRequestError", param=param)
 
     refuse(bool(body.messages), "messages", "Cannot apply chat template to an empty conversation.")
+    both = body.continue_final_message and body.add_generation_prompt
+    message = "Cannot set both `continue_final_message` and `add_generation_prompt` to True."
+    refuse(not both, "add_generation_prompt", message)
     refuse(body.tools is None or bool(body.tools), "tools", "tools must not be an empty list; leave it out")
     refuse(body.tool_choice in (None, "none") or bool(body.tools), "tool_choice", "tool_choice needs tools")
     refuse(body.stream_options is None or bool(body.stream), "stream_options", "stream_options needs stream to be true")

@@ -10,6 +10,7 @@ import msgspec
 
 from simulate.bodies import OllamaBody, call_of, decode
 from simulate.driver import Group
+from simulate.going_on import Begun, split, with_beginning
 from simulate.listing import KEEP_S, timestamp
 from simulate.ollama import OPEN_END
 from simulate.plan import Wish, plan_answer
@@ -92,20 +93,22 @@ async def _loaded(exchange: Exchange, group: Group, body: OllamaBody, *, generat
     await exchange.json(_line(body, generate, done="load"), content_type=JSON_UTF8)
 
 
-def _prompt(body: OllamaBody, *, generate: bool) -> Prompt:
+def _question(body: OllamaBody, *, generate: bool) -> tuple[Prompt, Begun]:
     if not generate:
-        return render(body.messages or (), body.tools or ())
+        messages, begun = split(body.messages or ())
+        return render(messages, body.tools or ()), begun
     if body.raw:
-        return raw(body.prompt or "")
+        return raw(body.prompt or ""), Begun()
     system = [{"role": "system", "content": body.system}] if body.system else []
-    return render([*system, {"role": "user", "content": body.prompt, "images": body.images}])
+    return render([*system, {"role": "user", "content": body.prompt, "images": body.images}]), Begun()
 
 
 def _submit(site: Site, body: OllamaBody, model: str, num_ctx: int, *, generate: bool) -> Group:
     try:
-        prompt = _prompt(body, generate=generate)
+        question, begun = _question(body, generate=generate)
     except PromptError as error:
         raise HttpError(400, str(error)) from error
+    prompt = with_beginning(question, begun, site.profile.name)
     length = num_ctx or site.context_length
     if site.kind == "vllm" or body.truncate is False:
         room = length - prompt.tokens
@@ -115,9 +118,10 @@ def _submit(site: Site, body: OllamaBody, model: str, num_ctx: int, *, generate:
     most = body.whole_number("num_predict")
     options = body.options or {}
     wish = Wish(
-        prompt=prompt.text,
+        prompt=question.text,
         profile=site.profile.name,
         thinks=body.thinks,
+        begun=begun.text,
         max_tokens=most if most is not None and most > 0 else None,
         natural_tokens=body.whole_number("sim_output_tokens"),
         ignore_eos=options.get("ignore_eos") is True,

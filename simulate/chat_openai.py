@@ -10,6 +10,7 @@ import msgspec
 
 from simulate.bodies import ChatBody, check_like_vllm, decode
 from simulate.driver import Answer, Group
+from simulate.going_on import Begun, split, with_beginning
 from simulate.plan import Wish, plan_answer
 from simulate.prompt import Prompt, PromptError, render
 from simulate.sequence import RefusedError
@@ -65,11 +66,14 @@ async def chat(site: Site, exchange: Exchange) -> None:
         raise HttpError(404, message, kind="NotFoundError", param="model")
     if site.kind == "vllm":
         check_like_vllm(body, site.context_length)
+    # Ollama goes on with any beginning, vLLM where it is told to.
+    goes_on = site.kind == "ollama" or body.continue_final_message
+    messages, begun = split(body.messages) if goes_on else (body.messages, Begun())
     try:
-        prompt = render(body.messages, body.tools or ())
+        question = render(messages, body.tools or ())
     except PromptError as error:
         raise HttpError(400, str(error), kind="BadRequestError", param="messages") from error
-    group = _submit(site, body, prompt, model)
+    group = _submit(site, body, question, begun, model)
     given = exchange.headers.get(b"x-request-id", b"").decode("latin-1")
     reply = Reply(
         id=f"chatcmpl-{given or uuid4().hex}",
@@ -88,7 +92,8 @@ async def chat(site: Site, exchange: Exchange) -> None:
     await exchange.answer(site.driver, group, work)
 
 
-def _submit(site: Site, body: ChatBody, prompt: Prompt, model: str) -> Group:
+def _submit(site: Site, body: ChatBody, question: Prompt, begun: Begun, model: str) -> Group:
+    prompt = with_beginning(question, begun, site.profile.name)
     room = site.context_length - prompt.tokens if site.kind == "vllm" else None
     if room is not None and room < 1:
         raise HttpError(
@@ -99,9 +104,10 @@ def _submit(site: Site, body: ChatBody, prompt: Prompt, model: str) -> Group:
             param="input_tokens",
         )
     wish = Wish(
-        prompt=prompt.text,
+        prompt=question.text,
         profile=site.profile.name,
         thinks=body.thinks,
+        begun=begun.text,
         max_tokens=body.most_tokens,
         natural_tokens=body.sim_output_tokens,
         ignore_eos=body.ignore_eos,

@@ -8,7 +8,8 @@ from typing import Literal as OneOf
 
 import msgspec
 
-from simulate.text import Literal, Text, answer, draw, mark_of, thinking
+from simulate.going_on import rest
+from simulate.text import Literal, Text, answer, draw, mark_of, thinking, tokens_until
 
 FinishReason = OneOf["stop", "length", "tool_calls"]
 CONTENT_TOKENS = (48, 240)
@@ -25,6 +26,8 @@ class Wish:
     prompt: str
     profile: str
     thinks: bool
+    begun: str = ""
+    """The beginning of the answer, which is to be gone on with."""
     max_tokens: int | None = None
     natural_tokens: int | None = None
     """A length in place of the drawn one, thinking included."""
@@ -79,9 +82,14 @@ def plan_answer(wish: Wish, index: int = 0, *, room: int | None = None) -> Plan:
         thought = natural // THINKING_SHARE if wish.thinks else 0
     else:
         natural = thought + draw(mark + "c", *CONTENT_TOKENS)
+    if wish.begun:
+        content, said = rest(content, wish.begun, led=not fixed)
+        natural, thought = natural - thought - said, 0
     limits = [limit for limit in (wish.max_tokens, room) if limit is not None]
     if wish.ignore_eos and limits and not fixed:
         natural = max(natural, min(limits))
+    over = natural < 1
+    natural = max(1, natural)
     tokens = min([natural, *limits])
     finish: FinishReason = "length" if tokens < natural or (wish.ignore_eos and limits and not fixed) else "stop"
     if finish == "stop" and wish.call is not None:
@@ -89,8 +97,11 @@ def plan_answer(wish: Wish, index: int = 0, *, room: int | None = None) -> Plan:
     tool = wish.call[0] if wish.call is not None else ""
     thought = min(thought, tokens)
     chars, found = (None, None) if tool else _first_stop(content.span(0, tokens - thought), wish.stop)
+    if over:
+        # All of it has been said; it takes the engine a token to say so.
+        chars, found = 0, None
     if chars is not None:
-        tokens, finish = thought + _tokens_until(content, chars + len(found or ""), tokens - thought), "stop"
+        tokens, finish = thought + tokens_until(content, chars + len(found or ""), tokens - thought), "stop"
     return Plan(mark, tokens, thought, finish, thinking(mark), content, chars, found, tool)
 
 
@@ -101,15 +112,3 @@ def _first_stop(text: str, stops: Sequence[str]) -> tuple[int | None, str | None
         return None, None
     _, at, stop = min(found)
     return at, stop
-
-
-def _tokens_until(content: Text, chars: int, most: int) -> int:
-    """Tokens of a text up to the one that has its character number ``chars``."""
-    low, high = 1, most
-    while low < high:
-        middle = (low + high) // 2
-        if len(content.span(0, middle)) >= chars:
-            high = middle
-        else:
-            low = middle + 1
-    return low

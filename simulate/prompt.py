@@ -47,6 +47,12 @@ def render(messages: Sequence[object], tools: Sequence[object] = ()) -> Prompt:
     return Prompt(text, count_tokens(text) + media * IMAGE_TOKENS, _chain(text))
 
 
+def lengthened(prompt: Prompt, text: str, tokens: int) -> Prompt:
+    """With a text of so many tokens behind it."""
+    whole = prompt.text + text
+    return Prompt(whole, prompt.tokens + tokens, _chain(whole))
+
+
 def raw(text: str) -> Prompt:
     """A prompt that is given as it is."""
     return Prompt(text, max(1, count_tokens(text)), _chain(text))

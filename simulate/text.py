@@ -37,6 +37,18 @@ class Text(Protocol):
         ...
 
 
+def tokens_until(text: Text, chars: int, most: int | None = None) -> int:
+    """Tokens of a text up to the one that has its character number ``chars``; at least one."""
+    low, high = 1, max(1, chars) if most is None else most
+    while low < high:
+        middle = (low + high) // 2
+        if len(text.span(0, middle)) >= chars:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
 class Literal:
     """A text that is given, four characters a token."""
 
