@@ -131,8 +131,8 @@ def cases_of(arguments: argparse.Namespace) -> list[Case]:
         replace(
             like,
             requests=arguments.requests,
-            slots=arguments.slots or like.slots,
-            num_ctx=arguments.num_ctx or like.num_ctx,
+            slots=like.slots if arguments.slots is None else arguments.slots,
+            num_ctx=like.num_ctx if arguments.num_ctx is None else arguments.num_ctx,
             trace=trace,
         )
         for like in likes

@@ -21,7 +21,7 @@ def piece_tokens(read: int, segment: int, free: float = 1.0) -> int:
     """
     size = int(segment * EVEN_TOKENS / (EVEN_TOKENS + read) * min(1.0, max(0.0, free)))
     quarter = max(1, segment // QUARTERS)
-    return max(quarter, (size + quarter // 2) // quarter * quarter)
+    return max(quarter, size - size % quarter)
 
 
 def next_piece(prompt: int, read: int, segment: int, free: float = 1.0) -> int | None:

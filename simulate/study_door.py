@@ -103,7 +103,7 @@ class Doublebuffer:
             prefill_s=new / self._profile.rate,
             cost=new + output,
         )
-        claim = min(claim_tokens(prompt, output), self._longest)
+        claim = min(claim_tokens(prompt, output), self._longest) if self._credit.kv else 0
         self._jobs[ask.number] = _Job(ask, prompt, claim, is_long(new), waiting, shared if self._segment else 0)
         self._short_waiting += lane in SHORT_LANES
         drain.came(now)
@@ -185,17 +185,17 @@ class Doublebuffer:
 
     def _need(self, waiting: Waiting) -> Need:
         job = self._jobs[int(waiting.id)]
-        piece = self._piece(job)[0] if self._segment else 0
+        piece = self._piece(job)[0] if self._segment and job.ask.lane != "fast" else 0
         if piece and any(LANES.index(other.ask.lane) <= LANES.index(job.ask.lane) for other in self._readers):
             # One prompt of a lane is read after the other: side by side both would be late.
             piece += 8 * self._segment
         if job.begun:
             return Need(job.ask.lane, prefill=piece)
-        return Need(job.ask.lane, kv=job.claim if self._credit.kv else 0, prefill=piece, long=job.long)
+        return Need(job.ask.lane, kv=job.claim, prefill=piece, long=job.long)
 
     def _flight(self, lanes: Collection[str] = LANES, *, after: float = -math.inf) -> Load:
         return load_of(
-            Need(job.ask.lane, kv=job.claim if self._credit.kv else 0, long=job.long)
+            Need(job.ask.lane, kv=job.claim, long=job.long)
             for job in self._begun.values()
             if job.ask.at > after and job.ask.lane in lanes
         )
@@ -218,5 +218,5 @@ class Doublebuffer:
         job.flying += 1
         job.read = job.prompt if upto is None else upto
         request = request_of(job.ask, self._block, upto=upto, part=job.parts)
-        self._prefill[request.id] = piece if self._segment else 0
+        self._prefill[request.id] = piece if self._segment and lane != "fast" else 0
         return Sending(job.ask, request, upto is None)

@@ -124,23 +124,20 @@ class _Run:
     inside: dict[object, Sending] = field(default_factory=dict)
     serial: int = 0
     in_flight: int = 0
+    next: int = 0
+    """Number of the next arrival."""
     open: int = 0
     """Asks that have come and are neither refused nor answered."""
 
     def play(self) -> Outcome:
         """The whole run."""
-        next_one = 0
-        pending = len(self.arrivals)
         now = 0.0
         step_ends: float | None = None
         step = None
         if self.clients:
-            while next_one < pending and self.open < self.clients:
-                self._come(next_one, 0.0)
-                next_one += 1
-            self._send(0.0)
+            self._let_in(now)
         while True:
-            arrival_at = self.arrivals[next_one].at_s if not self.clients and next_one < pending else math.inf
+            arrival_at = math.inf if self.clients or self._last() else self.arrivals[self.next].at_s
             way_at = self.on_the_way[0][0] if self.on_the_way else math.inf
             door_at = self.door.wake_at()
             outside = min(arrival_at, way_at, math.inf if door_at is None else max(door_at, now))
@@ -164,15 +161,27 @@ class _Run:
                 step, step_ends = None, None
             while self.on_the_way and self.on_the_way[0][0] <= now:
                 self._deliver(heapq.heappop(self.on_the_way)[2], now)
-            while next_one < pending and self._is_time(next_one, now):
-                self._come(next_one, now)
-                next_one += 1
-            self._send(now)
+            self._let_in(now)
         self.outcome.preemptions = self.engine.preemptions
         return self.outcome
 
-    def _is_time(self, number: int, now: float) -> bool:
-        return self.open < self.clients if self.clients else self.arrivals[number].at_s <= now
+    def _last(self) -> bool:
+        return self.next >= len(self.arrivals)
+
+    def _is_time(self, now: float) -> bool:
+        if self._last():
+            return False
+        return self.open < self.clients if self.clients else self.arrivals[self.next].at_s <= now
+
+    def _let_in(self, now: float) -> None:
+        """Whoever comes now, and what goes to the engine then. A client that was refused comes with its next request."""
+        while True:
+            while self._is_time(now):
+                self._come(self.next, now)
+                self.next += 1
+            self._send(now)
+            if not self._is_time(now):
+                return
 
     def _pass(self, seconds: float) -> None:
         if self.in_flight and seconds > 0:

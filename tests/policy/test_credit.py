@@ -4,7 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.credit import Credit, Load, Need, fits, limits, load_of, reserved_slots
+from policy.credit import (
+    Credit,
+    Load,
+    Need,
+    claim_tokens,
+    fits,
+    limits,
+    load_of,
+    may_go_first,
+    may_pass,
+    reserved_slots,
+)
 from policy.lane import LANES, SHORT_LANES
 
 
@@ -67,3 +78,38 @@ def test_no_bound_is_ever_passed(slots: int, kv: int, jobs: list[Need]) -> None:
     for need in held:
         load.remove(need, prefill=need.prefill)
     assert load == Load()
+
+
+def test_a_job_is_reckoned_with_half_of_its_answer() -> None:
+    assert claim_tokens(4_000, 256) == 4_128
+    assert claim_tokens(60, 1) == 60
+
+
+def test_short_lanes_go_first_for_half_of_the_engine() -> None:
+    credit = Credit(8, kv=1_000)
+    chat = Need("fast", 100)
+    assert may_go_first(chat, load_of([chat] * 3), credit)
+    assert not may_go_first(chat, load_of([chat] * 4), credit)
+    assert may_go_first(chat, load_of([Need("fast", 400)]), credit)
+    assert not may_go_first(chat, load_of([Need("fast", 401)]), credit)
+    assert not may_go_first(chat, Load(), Credit(1))
+
+
+def test_who_passes_leaves_the_other_its_room() -> None:
+    credit = Credit(32, kv=37_830, reserved_slots=4, kv_reserve=3_120)
+    document, chat, middle = Need("slow", 24_256, long=True), Need("fast", 124), Need("normal", 4_128)
+    assert may_pass(chat, document, load_of([middle] * 2), credit)
+    assert may_pass(middle, document, load_of([middle]), credit)
+    assert not may_pass(middle, document, load_of([middle] * 2), credit)
+    assert not may_pass(Need("slow", 100, long=True), document, Load(), credit)
+
+
+@given(st.lists(st.sampled_from([Need("fast", 300), Need("normal", 900), Need("thinking", 2_000)]), max_size=60))
+def test_those_who_pass_never_keep_it_out_by_themselves(asking: list[Need]) -> None:
+    credit = Credit(8, kv=10_000, reserved_slots=1, kv_reserve=800)
+    document = Need("slow", 6_000)
+    younger = Load()
+    for need in asking:
+        if may_pass(need, document, younger, credit) and fits(need, younger, credit):
+            younger.add(need)
+    assert fits(document, younger, credit)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from policy.estimate import (
     Average,
+    Drain,
     OutputLengths,
     Rate,
     estimate_tokens,
@@ -76,3 +77,39 @@ def test_the_predicted_wait() -> None:
 @given(st.floats(0, 1e6), st.floats(0, 1e4))
 def test_retry_after_is_whole_seconds_within_two_minutes(waiting: float, rate: float) -> None:
     assert 1 <= retry_after_s(waiting, rate) <= 120
+
+
+def test_a_drain_counts_only_while_somebody_waits() -> None:
+    drain = Drain()
+    assert drain.per_s(0.0) == 0.0
+    drain.came(0.0)
+    drain.went(0.0)
+    assert drain.per_s(3_600.0) == 0.0
+    drain.came(3_600.0)
+    drain.came(3_601.0)
+    drain.went(3_620.0)
+    drain.went(3_640.0)
+    assert drain.per_s(3_640.0) == pytest.approx(1 / 20)
+    assert drain.per_s(9_999.0) == pytest.approx(1 / 20)
+
+
+def test_a_gap_that_lasts_is_believed_before_it_ends() -> None:
+    drain = Drain()
+    drain.came(0.0)
+    drain.went(0.0)
+    drain.came(0.0)
+    drain.came(0.0)
+    assert drain.per_s(30.0) == pytest.approx(1 / 30)
+    assert drain.per_s(1.0, alone_s=16.0) == pytest.approx(1 / 16)
+
+
+def test_gaps_that_differ_are_reckoned_longer() -> None:
+    even, uneven = Drain(), Drain()
+    for drain, gaps in ((even, (10.0, 10.0) * 20), (uneven, (5.0, 15.0) * 20)):
+        at = 0.0
+        drain.came(at)
+        for gap in gaps:
+            drain.came(at)
+            at += gap
+            drain.went(at)
+    assert uneven.per_s(at) < even.per_s(at) == pytest.approx(0.1)

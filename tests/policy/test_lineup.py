@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policy.credit import Credit, Load, Need, fits, limits, load_of
 from policy.lane import LANES
-from policy.lineup import Lineup, Waiting
+from policy.lineup import Flight, Lineup, Waiting
 
 W = 60.0
 ROOM = Credit(slots=10_000)
@@ -147,3 +149,39 @@ def test_removing_one_leaves_no_trace() -> None:
     lineup.correct(put(lineup, "c", 2.0, "fast"), 50)
     assert order(lineup) == ["c", "b"]
     assert len(lineup) == 0
+
+
+def in_flight(jobs: list[Waiting]) -> Flight:
+    def carried(lanes: Collection[str] = LANES, *, after: float = -1.0) -> Load:
+        return load_of(job.need for job in jobs if job.lane in lanes and job.arr_at > after)
+
+    return carried
+
+
+def test_a_chat_goes_past_a_document_that_waits_for_anothers_end() -> None:
+    credit = Credit(8, kv=1_000, kv_reserve=80, reserved_slots=1)
+    lineup, running = Lineup(W), load_of([Need("slow", 600)])
+    document = lineup.submit("d", now_at=0.0, user="d", need=Need("slow", 600), prefill_s=0.0, cost=1)
+    chat = lineup.submit("c", now_at=100.0, user="c", need=Need("fast", 50), prefill_s=0.0, cost=1)
+    assert lineup.pull(want=9, credit=credit, load=load_of([Need("slow", 600)])) == []
+    assert lineup.pull(want=9, credit=credit, load=running, flight=in_flight([])) == [chat]
+    running.remove(Need("slow", 600))
+    assert lineup.pull(want=9, credit=credit, load=running, flight=in_flight([chat])) == [document]
+
+
+def test_chats_go_before_those_who_waited_longer_only_while_they_are_few() -> None:
+    credit = Credit(4)
+    lineup, load = Lineup(W), Load()
+    old = [put(lineup, f"o{k}", 0.0, "normal", user=f"o{k}") for k in range(4)]
+    chats = [put(lineup, f"c{k}", 200.0, "fast", user=f"c{k}") for k in range(4)]
+    going: list[Waiting] = []
+    while taken := lineup.pull(want=1, credit=credit, load=load, flight=in_flight(going)):
+        going += taken
+    assert going == [*chats[:2], *old[:2]]
+
+
+def test_what_a_job_needs_may_be_known_only_when_it_goes() -> None:
+    lineup, load = Lineup(W), Load()
+    put(lineup, "a", 0.0, "normal")
+    lineup.pull(want=1, credit=ROOM, load=load, need_of=lambda job: Need(job.lane, kv=7, prefill=3))
+    assert (load.jobs, load.kv, load.prefill) == (1, 7, 3)
