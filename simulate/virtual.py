@@ -174,7 +174,7 @@ class _Run:
         return self.open < self.clients if self.clients else self.arrivals[self.next].at_s <= now
 
     def _let_in(self, now: float) -> None:
-        """Whoever comes now, and what goes to the engine then. A client that was refused comes with its next request."""
+        """Whoever comes now, and what goes to the engine then. A refused client comes with its next request at once."""
         while True:
             while self._is_time(now):
                 self._come(self.next, now)
