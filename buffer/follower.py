@@ -39,6 +39,9 @@ class Follower(Answer):
         """Back end of the attempt that is followed; None before the first."""
         self.started_at: float | None = None
         """When word of the first attempt came, by ``time.perf_counter``."""
+        self.tries = 0
+        """Attempts that there was word of,"""
+        self._tried = 0  # and the fence of the last of them
         self.submitted_at: float | None = None
         """Seconds of the loop's clock; None: it is not known to be in the store."""
         self.fence = self.n = 0
@@ -85,15 +88,23 @@ class Follower(Answer):
 
     def _take_newer(self, part: Part) -> None:
         base, _, backend = part.data.partition(" ")
+        if part.kind == "start":
+            self._tries(part.fence)
         if part.kind == "lost":
             self._lost(part.fence)
         elif part.kind == "start" and self._follows(base):
             self._join(part.fence, 0, waiting=False)
             self.started = backend
-            if self.started_at is None:
-                self.started_at = time.perf_counter()
         else:
             self._miss(part.fence, _last(part))
+
+    def _tries(self, fence: int) -> None:
+        """Somebody took it under ``fence``."""
+        if fence > self._tried:
+            self._tried = fence
+            self.tries += 1
+        if self.started_at is None:
+            self.started_at = time.perf_counter()
 
     def _follows(self, base: str) -> bool:
         """Whether an attempt from ``base`` on goes on from what was heard; if need be, that is forgotten for it."""
@@ -150,6 +161,8 @@ class Follower(Answer):
                 self._deliver(rest)
             if not joined:
                 self.heard.pieces = max(self.heard.pieces, answer.heard().pieces)
+            if not joined and not answer.waits:
+                self._tries(answer.fence)
             if moved:
                 self._join(answer.fence, answer.n, waiting=answer.waits)
         if answer.end is not None and (rest is not None or answer.end.kind != "done"):

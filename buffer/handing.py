@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -165,6 +166,9 @@ class Handing:
             have=follower.n if running else 0,
             backend=(follower.started or "") if running else "",
             waiting=not running,
+            tries=follower.tries,
+            started_ago_us=_ago_us(follower.started_at) or 0,
+            first_ago_us=_ago_us(follower.first_at),
         )
 
     def _restored(self, asked: tuple[Follower, int], past: Past, result: Submitted) -> str:
@@ -185,3 +189,8 @@ class Handing:
         """Where its client has left meanwhile, nobody wants the job any more."""
         if not follower.wanted:
             self._cancel(follower.id)
+
+
+def _ago_us(at: float | None) -> int | None:
+    """``at``: by ``time.perf_counter``."""
+    return None if at is None else round((time.perf_counter() - at) * 1e6)

@@ -87,6 +87,9 @@ class Lanes(Grants):
                     past.backend,
                     0 if past.waiting else micros(lease_s),
                     job.told,
+                    past.tries,
+                    past.started_ago_us,
+                    "" if past.first_ago_us is None else past.first_ago_us,
                 )
             )
         results = await self._exchange(commands, eager=lease_s == 0)

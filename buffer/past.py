@@ -28,3 +28,9 @@ class Past:
     """Where it ran; empty: not known."""
     waiting: bool = True
     """Nobody was at it. Else whoever was, under ``floor``, has a lease long to take it over as it is."""
+    tries: int = 0
+    """How often a worker took it,"""
+    started_ago_us: int = 0
+    """how long ago one did first, where it is not 0 times,"""
+    first_ago_us: int | None = None
+    """and how long ago its first word came; None: none has."""

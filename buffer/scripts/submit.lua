@@ -1,6 +1,7 @@
 -- needs: core job place enter count crowd
 -- ARGV: now, id, model, lane, user, inbox, offset, max wait, timeout, cost, kv, prefill, long, det, limit, body, inputs, owner, share,
--- how long ago it was first submitted, floor, said, base, spent, have, back end, lease (0: it waits), how it is to be told.
+-- how long ago it was first submitted, floor, said, base, spent, have, back end, lease (0: it waits), how it is to be told,
+-- how often it was tried, how long ago first, how long ago its first word came ('': none).
 -- An empty body has been put into the record already. Returns: status, fence, state, waiting; where it is over: how many users wait.
 -- A floor restores what the store has lost: over no record, and over one of a lower fence, even if that is done.
 local id, model, lane, user, inbox = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
@@ -92,6 +93,15 @@ call('HSET', key, 'st', 'waiting', 'fence', int(j.fence), 'n', '0', 'fails', int
   'spent', ARGV[24], 'inputs', int(inputs))
 if ARGV[16] ~= '' then
   call('HSET', key, 'body', ARGV[16])
+end
+-- An older record may know of more attempts; of when the first of them began it knows best.
+local tries = math.max(tonumber(ARGV[29]), tonumber(call('HGET', key, 'tries') or '0'))
+if tries > 0 then
+  call('HSET', key, 'tries', int(tries))
+  call('HSETNX', key, 'started', int(now - tonumber(ARGV[30])))
+end
+if ARGV[31] ~= '' then
+  call('HSETNX', key, 'first', int(now - tonumber(ARGV[31])))
 end
 call('EXPIRE', key, JOB_S)
 local reply = P .. 'reply:' .. id

@@ -166,6 +166,35 @@ async def test_how_often_it_failed_still_holds(lanes: Lanes) -> None:
     assert (await record(lanes, "a"))["fails"] == "1"
 
 
+@guard("submit", "math.max(tonumber(ARGV[29]), tonumber(call('HGET', key, 'tries') or '0'))", "tonumber(ARGV[29])")
+@guard("submit", "call('HSETNX', key, 'started'", "call('HSET', key, 'started'")
+async def test_how_often_it_was_tried_still_holds(lanes: Lanes) -> None:
+    granted = await running(lanes)
+    await change(lanes, "a", tries=3)
+    before = await record(lanes, "a")
+    await restore(lanes, past(granted, floor=granted.fence + 5, tries=2, started_ago_us=9))
+    after = await record(lanes, "a")
+    assert (after["tries"], after["started"]) == ("3", before["started"])
+
+
+@guard("submit", "if tries > 0 then", "if true then")
+@guard("submit", "if ARGV[31] ~= '' then", "if true then")
+async def test_what_was_never_tried_has_not_begun(lanes: Lanes) -> None:
+    await ready(lanes)
+    await lanes.submit(job("a"))
+    assert {"tries", "started", "first"}.isdisjoint(await record(lanes, "a"))
+
+
+@guard("submit", "if tries > 0 then", "if false then")
+@guard("submit", "if ARGV[31] ~= '' then", "if false then")
+async def test_its_gateway_knows_how_often_it_was_tried(lanes: Lanes) -> None:
+    granted = await running(lanes)
+    await forget(lanes)
+    await restore(lanes, past(granted, tries=2, started_ago_us=7, first_ago_us=5))
+    after = await record(lanes, "a")
+    assert (after["tries"], int(after["first"]) - int(after["started"])) == ("2", 2)
+
+
 @guard("_enter", "if j.fence > 0 then", "if false then")
 async def test_a_job_put_back_is_not_late_because_it_came_long_ago(lanes: Lanes) -> None:
     clock = await ready(lanes)
