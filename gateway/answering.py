@@ -79,6 +79,8 @@ class Answering:
     sources: Sequence[Source]
     submitted_at: float
     """By ``time.perf_counter``."""
+    created: float
+    """When the jobs' own request came, in seconds since 1970: whoever joins it gets the same answer."""
     det: bool = False
     """As ``Outlives.det``."""
     on_first: Callable[[], None] = _nothing

@@ -19,6 +19,8 @@ class Client:
     send: Send
     arrived_at: float
     """``time.perf_counter()`` when the request came."""
+    created: float
+    """The same instant in seconds since 1970."""
 
     @property
     def is_open_webui(self) -> bool:

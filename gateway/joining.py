@@ -145,7 +145,8 @@ class Joining:
                 if listener is None:
                     raise Refusal(BUSY, "refused")
                 listeners.append(listener)
-            answer = Answering(standing.id, standing.lane, told.chat, listeners, time.perf_counter(), det=claim.det)
+            now_at = time.perf_counter()
+            answer = Answering(standing.id, standing.lane, told.chat, listeners, now_at, told.created, det=claim.det)
             ended = await self._relay.join(answer, client)
         except Refusal:
             await self.leave(claim, standing.id, "left")

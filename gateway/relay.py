@@ -83,6 +83,7 @@ class Relay:
             orders[0].chat,
             followers,
             submitted_at,
+            client.created,
             det=outlives is not None and outlives.det,
             on_first=lambda: self._started(orders),
             timers=lambda group: list(map(partial(self._expire_later, group), orders, followers)),
@@ -165,12 +166,14 @@ class Relay:
                 timers = answer.timers(group)
                 if merged is not None:
                     merged.open(group)
+                # The figures of Ollama's answers count from here.
+                created = time.time() if form.api == "ollama" else answer.created
                 if chat.stream:
-                    writer = form.stream(chat, answer.id, time.time(), client.is_open_webui)
+                    writer = form.stream(chat, answer.id, created, client.is_open_webui)
                     timing = self._detached_timing if answer.det else self._timing
                     end, breaks = await delivery.stream(writer, timing)
                 else:
-                    end = await delivery.whole(form.whole(chat, answer.id, time.time()))
+                    end = await delivery.whole(form.whole(chat, answer.id, created))
                 for timer in timers:
                     timer.cancel()
                 watcher.cancel()

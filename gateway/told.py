@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -84,10 +83,10 @@ def read_told(data: bytes) -> Told | None:
     return told if told is not None and (told.path in _FORMS or told.path == _MESSAGES) else None
 
 
-def tell(chat: Chat, call: Call, more: Sequence[Order] = ()) -> bytes:
-    """``NewJob.told`` of the first job of a request. ``more``: its other jobs."""
+def tell(chat: Chat, call: Call, created: float, more: Sequence[Order] = ()) -> bytes:
+    """``NewJob.told`` of the first job of a request that came at ``created``. ``more``: its other jobs."""
     is_responses = call.path == "/v1/responses"
-    told = Told(call.path, responses_shape(chat) if is_responses else shape(chat), time.time())
+    told = Told(call.path, responses_shape(chat) if is_responses else shape(chat), created)
     if more:
         told.more = [order.job.id for order in more]
     if call.path == _MESSAGES:

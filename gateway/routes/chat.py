@@ -44,7 +44,7 @@ class ChatRoute:
         self._telemetry = services.telemetry
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        arrived_at = time.perf_counter()
+        arrived_at, created = time.perf_counter(), time.time()
         call = call_of(scope)
         failure: Failure | None = None
         outcome: Outcome | None = "client_error"
@@ -69,9 +69,10 @@ class ChatRoute:
             else:
                 pool = self._services.pools[model.pool]
                 outlives = det or claim is not None
-                orders = await beside(large, partial(self._orders, chats, model, pool, call, det=outlives))
+                make = partial(self._orders, chats, model, pool, call, det=outlives, created=created)
+                orders = await beside(large, make)
                 lane = orders[0].job.lane
-                client = Client(self._form, call, receive, send, arrived_at)
+                client = Client(self._form, call, receive, send, arrived_at, created)
                 outcome, breaks = await self._answer(claim, orders, client, det=det)
         except BadRequest as error:
             failure = error.failure
@@ -92,11 +93,13 @@ class ChatRoute:
         asked = self._form.parse(body, allow_image_urls=self._services.settings.allow_image_urls)
         return asked if isinstance(asked, list) else [asked]
 
-    def _orders(self, chats: Sequence[Chat], model: Model, pool: Pool, call: Call, *, det: bool) -> list[Order]:
+    def _orders(
+        self, chats: Sequence[Chat], model: Model, pool: Pool, call: Call, *, det: bool, created: float
+    ) -> list[Order]:
         order = partial(self._services.intake.order, model=model, pool=pool, call=call, det=det)
         first, *others = chats
         more = [order(chat) for chat in others]
-        return [order(first, told=tell(first, call, more)), *more]
+        return [order(first, told=tell(first, call, created, more)), *more]
 
     async def _answer(
         self, claim: Claim | None, orders: Sequence[Order], client: Client, *, det: bool

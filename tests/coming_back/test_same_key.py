@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import httpx
 import pytest
@@ -13,6 +14,8 @@ from tests.coming_back.rig import EVERYWHERE, Gates, body, gates
 from tests.coming_back.same_key import KEY, claims, clients, post
 from tests.coming_back.test_requests import CHAT, bearer, keyed
 from tests.gateway.rig import PLAIN, until
+
+CREATED = re.compile(r'"created(?:_at)?":(\d+)')
 
 
 @pytest.fixture
@@ -45,6 +48,24 @@ async def test_two_at_once_at_two_gateways_are_one_job(path: str, stream: bool, 
         assert again.status_code == 200
         await g.waiting(0)
         assert len(g.hands.granted) == 1
+
+
+async def test_they_were_created_when_the_first_came() -> None:
+    """And so is the answer that is told once more."""
+    paths = (CHAT, "/v1/completions", "/v1/responses")
+    asked = [(path, stream, f"key-{path}-{stream}") for path in paths for stream in (True, False)]
+    async with gates(None) as g:
+        both: list[list[asyncio.Task[httpx.Response]]] = []
+        for gate in (g.one, g.two):
+            both.append([post(gate, path, stream=stream, headers={"Idempotency-Key": k}) for path, stream, k in asked])
+            await clients(g, len(asked) * len(both))
+            await asyncio.sleep(1.1)
+        for _ in asked:
+            await g.hands.answer("Hello", usage=Usage(7, 2))
+        for first, second in zip(*both, strict=True):
+            again = await g.two.client.get(f"/v1/requests/{(await first).headers['x-doublebuffer-id']}/stream")
+            instants = {found for one in (await first, await second, again) for found in CREATED.findall(one.text)}
+            assert len(instants) == 1, instants
 
 
 async def test_who_comes_in_the_middle_reads_from_the_start_and_on() -> None:
