@@ -14,6 +14,10 @@ from buffer.job import Chat, Event, Usage
 
 NOTHING_SAID = Said()
 
+OUR_KEY = "upstream_auth"
+"""Code of a back end's refusal of the key that it was configured with."""
+NO_MODEL = "model_not_found"
+"""Code of its word that it does not have the model, which it had told of."""
 FailureKind = Literal["client", "refused", "failed", "broken"]
 """``client``: the request's own fault, never tried again. ``refused``: no connection, or busy; nothing was generated.
 ``failed``: an error before the first event. ``broken``: an error after it."""

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from backends.base import BackendError
+from backends.base import NO_MODEL, OUR_KEY, BackendError
 
 MESSAGE_LIMIT = 500
 """Characters."""
 CLIENT_STATUSES = frozenset({400, 404, 405, 406, 409, 410, 411, 413, 414, 415, 416, 422, 431})
-OUR_KEY = frozenset({401, 403})
+AUTH_STATUSES = frozenset({401, 403})
 BUSY_STATUSES = frozenset({429, 503})
 UNABLE_STATUS = 501
 
@@ -39,7 +39,7 @@ class ContextTooLongError(BackendError):
 def from_status(name: str, status: int, body: bytes) -> BackendError:
     """The error of an answer with an HTTP status of 300 or more. ``name``: the back end's."""
     complaint = _Complaint.of(body)
-    if status in OUR_KEY:
+    if status in AUTH_STATUSES:
         return _our_key(name)
     if status in BUSY_STATUSES:
         message = complaint.message or "It is busy."
@@ -56,7 +56,7 @@ def from_status(name: str, status: int, body: bytes) -> BackendError:
 def from_payload(name: str, payload: Any) -> BackendError:
     """The error of an ``error`` field inside an answer that had begun well (``payload``: its value)."""
     complaint = _Complaint(payload)
-    if complaint.status in OUR_KEY:
+    if complaint.status in AUTH_STATUSES:
         return _our_key(name)
     if complaint.status in CLIENT_STATUSES:
         return complaint.client(name, complaint.status)
@@ -68,7 +68,7 @@ def from_payload(name: str, payload: Any) -> BackendError:
 
 def _our_key(name: str) -> BackendError:
     """A client's own key is never passed on, so it is ours; and it will not be better the next time."""
-    return BackendError(f"Back end '{name}' does not accept Doublebuffer's key.", kind="client", code="upstream_auth")
+    return BackendError(f"Back end '{name}' does not accept Doublebuffer's key.", kind="client", code=OUR_KEY)
 
 
 def early_end(name: str, why: str) -> BackendError:
@@ -116,7 +116,7 @@ class _Complaint:
             return ContextTooLongError(message, share=self._share())
         code, param = self.code, self.param
         if status == 404 and "model" in self.raw.lower():
-            code, param = "model_not_found", "model"
+            code, param = NO_MODEL, "model"
         return BackendError(message, kind="client", status=status, code=code, param=param)
 
     def is_inability(self) -> bool:

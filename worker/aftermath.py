@@ -6,11 +6,12 @@ import asyncio
 import logging
 from typing import Literal
 
-from backends.base import BackendError
+from backends.base import NO_MODEL, OUR_KEY, BackendError
 from buffer.heard import Said, can_go_on
 from buffer.job import End, Failure
 from buffer.records import GivenBack
 from worker.ends import CANCELLED, DONE, NO_RESUME, WORKER_STOPS
+from worker.engine import Engine
 from worker.hand import Hand, StoppedError
 from worker.pool import Pool
 
@@ -24,6 +25,8 @@ LEAVE_S = 2.0
 
 PASSED_BY_S = 30.0
 """The same, of a job that it cannot go on with: an engine that can may have to start first."""
+ELSEWHERE_S = 30.0
+"""The same, of a job that it refuses for a fault of its own: that will not have gone so soon."""
 
 
 class Aftermath:
@@ -63,6 +66,10 @@ class Aftermath:
             return await self.done(hand)
         end = End("failed", Failure(error.message, status=error.status, code=error.code, param=error.param))
         if error.kind == "client":
+            if error.code in (OUR_KEY, NO_MODEL):
+                engine.look.set()
+                if self._others(hand, hand.begun):
+                    return await self._elsewhere(hand, error, end)
             self.undecided(hand, "refused")
             if hand.begun and hand.whole:
                 # It takes the request, but not the beginning of an answer.
@@ -71,13 +78,7 @@ class Aftermath:
             return await self.end(hand, end)
         # An engine that cannot be reached is no request's fault. What goes wrong on the way may be: the attempts of one
         # job count as one failure, lest a request that no engine can answer shuts out all others.
-        now_at = engine.clock()
-        was = engine.breaker.state(now_at)
-        engine.breaker.failed(now_at, by="" if error.kind == "refused" else job.id)
-        if was != "open" and engine.breaker.state(now_at) == "open":
-            self._pool.out_of_service(engine)
-            # So that others hear of it.
-            engine.look.set()
+        self._struck(engine, by="" if error.kind == "refused" else job.id)
         if error.kind == "refused":
             engine.doubt.set()
         self._pool.telemetry.attempt_ended(engine.name, "broken" if hand.events else error.kind)
@@ -87,6 +88,29 @@ class Aftermath:
         # Not the engine's own words: they may quote the request.
         log.warning("job %s: attempt at %s %s (status %d)", job.id, engine.name, error.kind, error.status)
         return await self._again(hand, onward, end)
+
+    def _struck(self, engine: Engine, *, by: str) -> None:
+        now_at = engine.clock()
+        was = engine.breaker.state(now_at)
+        engine.breaker.failed(now_at, by=by)
+        if was != "open" and engine.breaker.state(now_at) == "open":
+            self._pool.out_of_service(engine)
+            # So that others hear of it.
+            engine.look.set()
+
+    async def _elsewhere(self, hand: Hand, error: BackendError, end: End) -> str:
+        """The fault is neither the request's nor one that passes: another back end is to have the job."""
+        engine, job = hand.engine, hand.job
+        if error.code == OUR_KEY or engine.lists(job.model):
+            self._struck(engine, by=job.id)
+        else:
+            # Its operator says that it has the model, and it never did: its other models are none the worse.
+            engine.breaker.undecided()
+        self._pool.telemetry.attempt_ended(engine.name, "refused")
+        log.warning("job %s: attempt at %s %s (status %d)", job.id, engine.name, error.code, error.status)
+        self._leave(hand, ELSEWHERE_S)
+        most, spent = self._pool.settings.max_attempts, hand.spent if hand.begun else 0
+        return await self._release(hand, GivenBack("error", hand.begun, spent, most, end, ELSEWHERE_S))
 
     async def pass_by(self, hand: Hand) -> str:
         """It cannot go on here from what was said: another back end is to, if there is one that can."""

@@ -12,7 +12,7 @@ from functools import partial
 
 import msgspec
 
-from backends.base import BackendError, Embedded
+from backends.base import NO_MODEL, BackendError, Embedded
 from buffer.embed import Embed, Vector, decode_embed, length_of
 from buffer.job import End, Event, Failure, Usage
 from buffer.store import StoreUnavailable
@@ -190,24 +190,23 @@ class Calls:
             await self._endings.one(hand, DONE)
 
     def _failed(self, call: Call[EmbedHand], items: Sequence[Item[EmbedHand]], error: BackendError) -> None:
-        desk, telemetry = self._desk, self._pool.telemetry
+        desk, engine = self._desk, self._desk.engine
         hands = [hand for hand in {item.owner: None for item in items} if hand.live]
         failure = Failure(error.message, status=error.status, code=error.code, param=error.param)
-        if error.kind == "client":
+        for _ in hands:
+            self._pool.telemetry.attempt_ended(engine.name, "failed" if error.kind == "failed" else "refused")
+        if error.kind == "client" and not self._endings.passes_on(call.queue, error):
             desk.breaker.undecided()
-            for _ in hands:
-                telemetry.attempt_ended(desk.engine.name, "refused")
             self._endings.all(hands, End("failed", failure))
             return
-        desk.breaker.failed(desk.engine.clock())
+        if error.code == NO_MODEL and not engine.lists(call.queue):
+            desk.breaker.undecided()
+        else:
+            desk.breaker.failed(engine.clock())
         if error.kind == "refused":
-            desk.engine.doubt.set()
-        for _ in hands:
-            telemetry.attempt_ended(desk.engine.name, "refused" if error.kind == "refused" else "failed")
+            engine.doubt.set()
         # Not the engine's own words: they may quote the request.
-        log.warning(
-            "embeddings: %d requests at %s %s (status %d)", len(hands), desk.engine.name, error.kind, error.status
-        )
+        log.warning("embeddings: %d requests at %s %s (status %d)", len(hands), engine.name, error.kind, error.status)
         self._endings.again(call.queue, hands, End("failed", failure))
 
     # --- stopped from outside

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from backends.base import NO_MODEL, OUR_KEY, BackendError
 from buffer.job import End
 from buffer.records import GivenBack
 from buffer.store import StoreUnavailable
@@ -20,6 +21,17 @@ class Endings:
         self._desk = desk
         self._tasks = tasks
 
+    def passes_on(self, queue: str, error: BackendError) -> bool:
+        """Whether what this back end refused is for another one, since the fault is its own. If it is, it is looked at
+        at once."""
+        if error.code not in (OUR_KEY, NO_MODEL):
+            return False
+        self._desk.engine.look.set()
+        return self._others(queue)
+
+    def _others(self, queue: str) -> bool:
+        return any(other is not self._desk and other.takes(queue) for other in self._pool.desks)
+
     def again(self, queue: str, hands: Sequence[EmbedHand], end: End) -> None:
         """Gives jobs back for another attempt; those whose attempts are used up end so."""
         for hand in hands:
@@ -30,7 +42,7 @@ class Endings:
         """Another back end may have them at once, this one after a pause."""
         pool, most = self._pool, self._pool.settings.max_attempts
         leave_s = 0.0
-        if any(other is not self._desk and other.takes(queue) for other in pool.desks):
+        if self._others(queue):
             leave_s = LEAVE_S
             asyncio.get_running_loop().call_later(LEAVE_S, self._desk.wake.set)
         elif hands and hands[0].job.fails + 1 < most and not pool.stopping:

@@ -120,6 +120,11 @@ class Engine:
         """The back end's own name for the model of a queue; None: it no longer has it."""
         return self._upstream.get(queue)
 
+    def lists(self, queue: str) -> bool:
+        """Whether the last look found the model of a queue there. Its operator may name others."""
+        upstream = self._upstream.get(queue)
+        return upstream is not None and any(queue_names(upstream) == queue_names(model.id) for model in self.models)
+
     def queues(self) -> list[str]:
         """Queues to take jobs from now; of a back end that stands in for others, those whose jobs none of these can
         take."""
