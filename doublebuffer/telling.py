@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 
-from buffer.setting_values import names, without_password
+from buffer.load import BackendState
+from buffer.setting_values import ApiKey, names, without_password
 from buffer.settings import Settings
 from doublebuffer import VERSION
 from doublebuffer.discovery import PLACES
 from doublebuffer.starting import Seen
+from gateway.models import merge
 
 _SHOWN_MODELS = 8
+_SHOWN_KEYS = 3
 
 
 def banner(settings: Settings, url: str, seen: Sequence[Seen], *, simulated: bool) -> str:
@@ -23,7 +27,7 @@ def banner(settings: Settings, url: str, seen: Sequence[Seen], *, simulated: boo
         )
     else:
         first = f"Doublebuffer {VERSION} runs on {names([one.spec.name for one in seen])}."
-    models = [model for one in seen for model in one.models()]
+    models = _names(seen)
     lines = [
         first,
         f"  address    {url}  (Ollama's API under /api, OpenAI's under /v1)",
@@ -33,7 +37,10 @@ def banner(settings: Settings, url: str, seen: Sequence[Seen], *, simulated: boo
     ]
     if models:
         body = json.dumps({"model": models[0], "messages": [{"role": "user", "content": "Hello"}]})
-        lines.append(f"  try        curl -s {url}/v1/chat/completions -d '{body}'")
+        key = ' -H "x-api-key: $KEY"' if settings.api_keys else ""
+        lines.append(f"  try        curl -s {url}/v1/chat/completions{key} -d {shlex.quote(body)}")
+        if key:
+            lines.append(f"             KEY is the key of {_either(settings.api_keys)}")
     return "\n".join(lines)
 
 
@@ -49,6 +56,28 @@ def back_end_lines(seen: Sequence[Seen]) -> list[str]:
         + (f", not answering yet: {one.trouble}" if one.probe is None else "")
         for one in seen
     ]
+
+
+def _names(seen: Sequence[Seen]) -> list[str]:
+    """Each model once, as the model lists name it, however many back ends serve it, in whatever spelling."""
+    states = [
+        BackendState(
+            name=one.spec.name,
+            kind=one.spec.kind,
+            up=one.probe is not None,
+            models=list(one.probe.models) if one.probe else [],
+            aliases=one.spec.models,
+        )
+        for one in seen
+    ]
+    models = merge([(one.spec.pool, state) for one, state in zip(seen, states, strict=True)], 1)
+    found = (models.find(name) for one in seen for name in one.models())
+    return list(dict.fromkeys(model.name for model in found if model is not None))
+
+
+def _either(keys: Sequence[ApiKey]) -> str:
+    shown = [key.name for key in keys[:_SHOWN_KEYS]]
+    return names(shown).replace(" and ", " or ") if len(keys) <= _SHOWN_KEYS else f"{', '.join(shown)} or another"
 
 
 def _some(models: Sequence[str]) -> str:
