@@ -90,6 +90,7 @@ class Lanes(Grants):
                     past.tries,
                     past.started_ago_us,
                     "" if past.first_ago_us is None else past.first_ago_us,
+                    job.name,
                 )
             )
         results = await self._exchange(commands, eager=lease_s == 0)

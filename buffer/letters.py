@@ -25,7 +25,7 @@ class Letter:
     id: str
     """The job's."""
     model: str
-    """Queue name of the model."""
+    """As model lists name it; of a job whose record was gone, its queue name."""
     lane: str
     user: str
     """As turns know users: ``key:<name>``, ``address:<ip>``, ``person:<id>`` or ``hash:<hash>``."""

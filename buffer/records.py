@@ -49,6 +49,8 @@ class NewJob:
     """Who may ask for its answer, and whose share it takes: ``key:<name>`` or ``address:<ip>``."""
     share: int = 0
     """Thousandths of a back end's places that its owner may have while others wait; 0: no limit."""
+    name: str = ""
+    """What model lists call the model; empty: as ``model``."""
     told: bytes = b""
     """How its answer is to be told to whoever comes back for it; lives as long as the answer."""
 
@@ -75,9 +77,7 @@ class Limits:
     slots: int
     kv: int = 0
     prefill: int = 0
-    """Prompt tokens sent whose first token has not come yet. Jobs of the lane ``fast`` are counted but not held up by
-    it.
-    """
+    """Prompt tokens sent whose first token has not come yet; ``fast`` jobs are counted, and not held up by it."""
     long: int = 0
     reserved_slots: int = 0
     """Slots that only ``fast`` and ``thinking`` jobs may take."""

@@ -76,6 +76,7 @@ class Embeddings:
         job = NewJob(
             id=secrets.token_hex(16),
             model=model.queue,
+            name=model.name,
             lane="normal",
             user=user_of(call),
             inbox="",

@@ -68,6 +68,7 @@ class Intake:
         job = NewJob(
             id=secrets.token_hex(16),
             model=model.queue,
+            name=model.name,
             lane=lane,
             user=user_of(call),
             inbox="",

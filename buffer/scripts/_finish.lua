@@ -25,8 +25,10 @@ local function erase(j)
   call('EXPIRE', P .. 'reply:' .. j.id, DONE_REPLY_S)
   return freed
 end
--- A dead letter keeps the reason, never a text.
+-- A dead letter keeps the reason, never a text. It names the model as its clients do, if the job's record is there to tell.
 local function bury(id, model, lane, user, reason)
+  local name = call('HGET', P .. 'job:' .. id, 'name') or ''
+  model = name ~= '' and name or model
   redis.pcall('XADD', P .. 'dead', 'MAXLEN', '~', '1000', '*', 'id', id, 'model', model, 'lane', lane, 'user', user,
     'reason', reason, 'at', int(now))
 end

@@ -5,6 +5,7 @@ from __future__ import annotations
 from buffer.job import End, Failure
 from buffer.lanes import Lanes
 from buffer.letters import Letters, letter_pools
+from buffer.past import Past
 from buffer.records import GivenBack
 from tests.buffer.jobs import INBOX, LEASE_S, clocked, ids, is_quiet, job, kinds, pull, record, running
 
@@ -24,6 +25,43 @@ async def test_a_dead_letter_tells_whose_it_was_and_why(lanes: Lanes) -> None:
     (letter,) = await Letters(lanes.store, "default").all()
     assert (letter.id, letter.pool, letter.model, letter.lane, letter.user) == ("a", "default", "m", "fast", "u")
     assert (letter.reason, letter.at_us) == ("attempts used up", clock.now)
+
+
+async def models_of(lanes: Lanes) -> list[str]:
+    return [letter.model for letter in await Letters(lanes.store, "default").all()]
+
+
+async def test_a_dead_letter_names_the_model_as_model_lists_do(lanes: Lanes) -> None:
+    clock = clocked(lanes)
+    granted = await running(lanes, "a", name="M:latest")
+    assert await lanes.release("a", granted.fence, 1, LAST) == "ended"
+    granted = await running(lanes, "b", name="M:latest", det=True)
+    await lanes.settle("b", granted.fence, 1, FAILED, dead="could not be read")
+    await running(lanes, "c", name="M:latest", det=True)
+    for _ in range(75):
+        clock.forward(1)
+        await lanes.reap(LEASE_S)
+        await pull(lanes)
+    assert await models_of(lanes) == ["M:latest"] * 3
+
+
+async def test_so_does_that_of_a_job_that_was_restored(lanes: Lanes) -> None:
+    granted = await running(lanes, "a")
+    await lanes.store.redis.delete(lanes.keys.job("a"))
+    past = Past(job=job("a", name="M:latest"), age_us=0, floor=granted.fence, waiting=False)
+    (restored,) = await lanes.restore([past], LEASE_S)
+    assert await lanes.release("a", restored.fence, 1, LAST) == "ended"
+    assert await models_of(lanes) == ["M:latest"]
+
+
+async def test_where_the_record_is_gone_it_names_the_queue(lanes: Lanes) -> None:
+    clock = clocked(lanes)
+    await running(lanes, "a", name="M:latest")
+    await lanes.store.redis.delete(lanes.keys.job("a"))
+    for _ in range(25):
+        clock.forward(1)
+        await lanes.reap(LEASE_S)
+    assert await models_of(lanes) == ["m"]
 
 
 async def test_pools_are_found_whether_they_are_configured_or_not(lanes: Lanes) -> None:
