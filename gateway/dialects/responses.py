@@ -162,6 +162,9 @@ def _choose(chat: Chat, tools: list[Tool], fields: Fields) -> None:
         names = [tool.get("name") for tool in allowed if isinstance(tool, dict)]
         chat.tools = [tool.raw for tool in tools if tool.name in names]
         choice = choice.get("mode", "auto")
+        if choice == "required" and not chat.tools:
+            why = "A call of a tool is required, and none of the tools that may be called is among 'tools'."
+            raise BadRequest(why, param="tool_choice")
     if choice in ("none", "auto", "required"):
         wanted = Raw(msgspec.json.encode(choice))
     elif isinstance(choice, dict) and choice.get("type") == "function" and isinstance(choice.get("name"), str):

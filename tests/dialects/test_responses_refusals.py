@@ -7,6 +7,9 @@ import pytest
 from gateway.dialects.errors import BadRequest
 from gateway.dialects.responses import parse_chat
 
+ONE_REQUIRED = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "look"}]}
+OTHER = {"type": "function", "name": "other", "parameters": {"type": "object", "properties": {}}}
+
 
 def read(**fields):
     return parse_chat(json.dumps({"model": "m", "input": "Hello", **fields}).encode())
@@ -57,6 +60,9 @@ def read(**fields):
         ({"tool_choice": "some"}, "tool_choice", "'none'"),
         ({"tool_choice": {"type": "web_search"}}, "tool_choice", "'none'"),
         ({"tool_choice": {"type": "allowed_tools"}}, "tool_choice.tools", "an array"),
+        ({"tool_choice": ONE_REQUIRED}, "tool_choice", "none of the tools"),
+        ({"tool_choice": ONE_REQUIRED, "tools": [OTHER]}, "tool_choice", "none of the tools"),
+        ({"tool_choice": {**ONE_REQUIRED, "tools": []}, "tools": [OTHER]}, "tool_choice", "none of the tools"),
         ({"include": "x"}, "include", "an array"),
         ({"metadata": []}, "metadata", "an object"),
         ({"temperature": []}, "temperature", "a number"),

@@ -210,6 +210,13 @@ def test_a_choice_among_some_tools_leaves_the_others_out():
     assert json.loads(bytes(chat.tool_choice)) == "required"
 
 
+def test_a_choice_that_leaves_all_tools_out_asks_for_none():
+    for mode in ("auto", "none"):
+        allowed = {"type": "allowed_tools", "mode": mode, "tools": [{"type": "function", "name": "other"}]}
+        chat = read(tools=[TOOL], tool_choice=allowed)
+        assert (chat.tools, chat.tool_choice) == ([], None)
+
+
 def test_forms_of_the_answer():
     schema = {"type": "object", "properties": {}}
     wanted = read(text={"format": {"type": "json_schema", "name": "n", "schema": schema, "strict": True}}).format
