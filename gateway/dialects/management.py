@@ -109,10 +109,15 @@ class Progress:
     def __init__(self) -> None:
         self.done = False
         """The last line was that of a success; it has not been given out."""
-        self.failed = False
+        self.error: object = None
+        """What a line said that went wrong."""
         self.last = b""
         """The last status, to be said again where nothing new is to say."""
         self._rest = b""
+
+    @property
+    def failed(self) -> bool:
+        return self.error is not None
 
     def feed(self, data: bytes) -> bytes:
         """The whole lines that are there by now. Raises ``ValueError`` where there is no end of one."""
@@ -135,7 +140,7 @@ class Progress:
         except (msgspec.DecodeError, UnicodeDecodeError):
             return b""
         if told.error is not None:
-            self.failed = True
+            self.error = told.error
             # An error that is no plain text makes Ollama's own client fail at it.
             return line + b"\n" if isinstance(told.error, str) else failed("The back end failed.")
         if told.status == "success":

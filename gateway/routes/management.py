@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from fastapi import APIRouter, Response
 
 from backends.base import BackendError
+from backends.failures import from_payload
 from backends.management import ModelKeeper, Passed
 from buffer.job import Failure
 from gateway.body import TOO_SLOW, read_body
@@ -82,6 +83,8 @@ class ManagementRoute:
         async with keeper.send("POST", path, wanted.body) as passed:
             if path == "/api/copy" or not wanted.stream:
                 told = await passed.whole()
+                if path != "/api/copy":
+                    _check(keeper.spec.name, told)
                 await self._known(keeper, wanted)
                 await answer(send, passed.status, JSON, told, _names(keeper))
             else:
@@ -160,6 +163,16 @@ def _told(data: bytes | BackendError) -> bytes:
     if isinstance(data, BackendError):
         raise data
     return data
+
+
+def _check(name: str, told: bytes) -> None:
+    """Raises ``BackendError`` if an answer in one piece does not tell of success."""
+    progress = Progress()
+    progress.feed(told + b"\n")
+    if progress.failed:
+        raise from_payload(name, progress.error)
+    if not progress.done:
+        raise BackendError(_NO_END, kind="failed")
 
 
 async def _tell_served(send: Send, wanted: Wanted) -> None:

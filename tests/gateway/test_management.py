@@ -119,6 +119,25 @@ async def test_a_pull_that_breaks_off_ends_with_an_error_line(script: list[Any])
             [part async for part in told]
 
 
+@pytest.mark.parametrize("path", ["/api/pull", "/api/create", "/api/push"])
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ([{"status": "pulling manifest"}], "before it was done"),
+        ([{"status": "pulling manifest"}, CUT], ""),
+        ([Status(200, "<html>Sign in</html>", "text/html")], "before it was done"),
+        ([Status(200, b"")], "before it was done"),
+        ([{"status": "pulling manifest"}, {"error": "disk full"}], "disk full"),
+    ],
+)
+async def test_one_in_one_piece_that_does_not_succeed_is_no_success(path: str, script: list[Any], words: str) -> None:
+    async with keepers("one") as k, httpx.AsyncClient(base_url=k.url, timeout=20) as client:
+        k.shelf("one").script = script
+        got = await client.post(path, json={"model": HERE if path == "/api/push" else "new:1b", "stream": False})
+        assert got.status_code == 502
+        assert words in got.json()["error"]
+
+
 async def test_error_lines_and_blank_lines_of_the_back_end() -> None:
     async with keepers("one") as k, httpx.AsyncClient(base_url=k.url, timeout=20) as client:
         k.shelf("one").script = [b'{"status":"a"}\n\n  \n{"err', b'or":"disk full"}\n']
