@@ -60,10 +60,12 @@ class Grants:
         lease_s: float,
         lanes: Sequence[Lane] = LANES,
         left_by: Sequence[str] = (),
+        goes_on: bool = True,
     ) -> Pulled:
         """Up to ``want`` jobs of these models (queue names), best first, as far as they fit the limits.
 
-        ``left_by``: only those that one of these back ends has just failed and leaves to others.
+        ``left_by``: only those that one of these back ends has just failed and leaves to others. ``goes_on``:
+        the back end can go on with an answer that has begun.
         """
         reply = await self._run(
             "pull",
@@ -78,6 +80,7 @@ class Grants:
             limits.kv_reserve,
             micros(lease_s),
             encode_end(EXPIRED),
+            int(goes_on),
             len(left_by),
             *left_by,
             len(lanes),

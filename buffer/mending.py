@@ -50,9 +50,9 @@ _TYPES = {
 """By a name's first word."""
 _NUMBERS = (
     *("fence", "n", "score", "tag", "due", "arr", "cost", "kv", "prefill", "long", "deadline", "taken", "fails"),
-    *("read", "inputs", "left_until"),
+    *("read", "inputs", "left_until", "able_until"),
 )
-_MAY_LACK = {"read", "inputs", "left_until"}
+_MAY_LACK = {"read", "inputs", "left_until", "able_until"}
 _NUMBER = re.compile(rb"^-?\d+(\.\d+)?$")
 _ENTRY = re.compile(rb"^\d+-\d+$")
 _SHARE = re.compile(rb"^\d+,\d+,\d+$")

@@ -198,8 +198,8 @@ be dropped. A number: the reply key has only so many events; append the rest fir
 class GivenBack:
     """How a running job goes back to its place."""
 
-    why: Literal["error", "segment", "drain"]
-    """Only an ``error`` counts as an attempt."""
+    why: Literal["error", "segment", "drain", "passed"]
+    """Only an ``error`` counts as an attempt. ``passed``: it was had by one that cannot go on with it."""
     said: Said = field(default_factory=Said)
     """All that its client will have: what the next attempt goes on from."""
     spent: int = 0
@@ -208,7 +208,7 @@ class GivenBack:
     """After so many the job ends, as ``failure`` says, and leaves a dead letter."""
     failure: End | None = None
     leave_s: float = 0.0
-    """How long the back end that had it leaves it to others, over all workers."""
+    """How long the back end that had it leaves it to others, over all workers; if ``passed``, all like it do."""
 
 
 ReleaseResult = Literal["waiting", "ended", "lost", "orphan", "gone"]

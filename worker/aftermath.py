@@ -19,6 +19,10 @@ log = logging.getLogger("doublebuffer.worker")
 
 RETRY_FIRST_S = 0.1
 RETRY_MOST_S = 2.0
+REFUSED_FIRST_S = 0.5
+REFUSED_MOST_S = 4.0
+"""How long a job waits in the store that was refused, with nobody else there for it: other workers are to hear that its
+back end is away before they try it."""
 LEAVE_S = 2.0
 """How long a back end leaves a job that failed there to others that could take it, whichever worker asks."""
 
@@ -27,6 +31,11 @@ PASSED_BY_S = 30.0
 """The same, of a job that it cannot go on with: an engine that can may have to start first."""
 ELSEWHERE_S = 30.0
 """The same, of a job that it refuses for a fault of its own: that will not have gone so soon."""
+
+
+def refused_s(fails: int) -> float:
+    """The same, of one that was refused, after so many failures before."""
+    return min(REFUSED_MOST_S, REFUSED_FIRST_S * 2.0**fails)
 
 
 class Aftermath:
@@ -81,13 +90,16 @@ class Aftermath:
         self._struck(engine, by="" if error.kind == "refused" else job.id)
         if error.kind == "refused":
             engine.doubt.set()
+        elif error.kind == "broken":
+            # It may have been the engine's end.
+            engine.look.set()
         self._pool.telemetry.attempt_ended(engine.name, "broken" if hand.events else error.kind)
         onward = self._onward(hand)
         if onward is None:
             return await self.end(hand, end)
         # Not the engine's own words: they may quote the request.
         log.warning("job %s: attempt at %s %s (status %d)", job.id, engine.name, error.kind, error.status)
-        return await self._again(hand, onward, end)
+        return await self._again(hand, onward, end, refused=error.kind == "refused")
 
     def _struck(self, engine: Engine, *, by: str) -> None:
         now_at = engine.clock()
@@ -114,22 +126,16 @@ class Aftermath:
 
     async def pass_by(self, hand: Hand) -> str:
         """It cannot go on here from what was said: another back end is to, if there is one that can."""
-        pool, engine, model = self._pool, hand.engine, hand.job.model
-        engine.breaker.undecided()
+        hand.engine.breaker.undecided()
         if hand.whole:
             return await self._release(hand, GivenBack("drain"))
         if not can_go_on(hand.chat, hand.heard):
             return await self.end(hand, NO_RESUME)
-        said, spent = hand.begun, hand.spent
-        if not self._continues(model):
+        if not self._continues(hand.job.model):
             return await self.end(hand, NO_RESUME)
+        # One that can may be busy or away just now. It is waited for as by any job, for the queue timeout.
         self._leave(hand, PASSED_BY_S)
-        if self._others(hand, said):
-            return await self._release(hand, GivenBack("drain", said, spent, leave_s=PASSED_BY_S))
-        # It is away just now. That it is waited for is bounded as tries are.
-        most = pool.settings.max_attempts
-        back = GivenBack("error", said, spent, max_attempts=most, failure=NO_RESUME, leave_s=PASSED_BY_S)
-        return await self._release(hand, back)
+        return await self._release(hand, GivenBack("passed", hand.begun, hand.spent, leave_s=PASSED_BY_S))
 
     async def end(self, hand: Hand, end: End, *, dead: str = "") -> str:
         """Settles the job. ``dead``: reason of a dead letter."""
@@ -169,13 +175,16 @@ class Aftermath:
             for state in pool.states
         )
 
-    async def _again(self, hand: Hand, said: Said, end: End) -> str:
+    async def _again(self, hand: Hand, said: Said, end: End, *, refused: bool) -> str:
         """Gives the job back for another attempt. Another back end may have it at once; the same one only after a
-        pause."""
+        pause, at whichever worker."""
         job, pool = hand.job, self._pool
         most, leave_s = pool.settings.max_attempts, 0.0
         if self._others(hand, said):
             leave_s = LEAVE_S
+            self._leave(hand, leave_s)
+        elif refused:
+            leave_s = refused_s(job.fails)
             self._leave(hand, leave_s)
         elif job.fails + 1 < most and not pool.stopping:
             try:

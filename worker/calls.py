@@ -207,7 +207,7 @@ class Calls:
             engine.doubt.set()
         # Not the engine's own words: they may quote the request.
         log.warning("embeddings: %d requests at %s %s (status %d)", len(hands), engine.name, error.kind, error.status)
-        self._endings.again(call.queue, hands, End("failed", failure))
+        self._endings.again(call.queue, hands, End("failed", failure), refused=error.kind == "refused")
 
     # --- stopped from outside
 

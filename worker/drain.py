@@ -20,6 +20,15 @@ from worker.pool import Pool
 SWAP_AFTER_US = 15_000_000
 """How long a job may wait for its model to be loaded while jobs of the loaded one come."""
 
+LEFT_S = 2.0
+"""How often to look while jobs wait and none was to be had: they may be left to others, by a worker that is gone when
+the time for that is over."""
+
+
+def soon(wait_s: float | None) -> float:
+    """``wait_s``, but no longer than so."""
+    return LEFT_S if wait_s is None else min(LEFT_S, wait_s)
+
 
 class Drain:
     def __init__(self, pool: Pool, engine: Engine, dispatch: Dispatch) -> None:
@@ -71,13 +80,13 @@ class Drain:
         if len(pulled.jobs) == want or (engine.short and first_pieces(pool, engine)):
             return 0
         pool.listening.set()
-        return engine.recheck_s()
+        return soon(engine.recheck_s()) if engine.short else engine.recheck_s()
 
     async def _take_over(self, queues: Sequence[str], want: int, limits: Limits) -> bool:
         """Takes what those have just failed that this back end stands in for. False: there was nothing."""
         assert self._engine.stand_in is not None
         names = self._engine.stand_in.names
-        pulled = await self._pool.pull(self._engine.name, queues, want=want, limits=limits, left_by=names)
+        pulled = await self._ask(queues, want, limits, names)
         await self._send(pulled, 0.0)
         if not pulled.jobs:
             self._pool.listening.set()
@@ -103,8 +112,11 @@ class Drain:
                     return pulled
         return await self._ask(queues, want, limits)
 
-    async def _ask(self, queues: Sequence[str], want: int, limits: Limits) -> Pulled:
-        return await self._pool.pull(self._engine.name, queues, want=want, limits=limits)
+    async def _ask(self, queues: Sequence[str], want: int, limits: Limits, left_by: Sequence[str] = ()) -> Pulled:
+        goes_on = self._engine.backend.continues
+        return await self._pool.pull(
+            self._engine.name, queues, want=want, limits=limits, left_by=left_by, goes_on=goes_on
+        )
 
     async def _bodies(self, ids: Sequence[str]) -> list[bytes | None]:
         """The jobs are ours by now: whatever the store does, they are not let go of."""

@@ -10,6 +10,7 @@ from policy.collect import collect
 from policy.window import Hold
 from worker.calls import MOST_CALLS, Calls
 from worker.desk import Desk, EmbeddingPool, EmbedHand
+from worker.drain import soon
 from worker.joining import MOST_INPUTS
 
 PULLED_AT_ONCE = 64
@@ -65,7 +66,7 @@ class EmbeddingDrain:
             await self._calls.begin(hands)
             return 0
         pool.listening.set()
-        return desk.recheck_s()
+        return soon(desk.recheck_s())
 
     async def _pull(self, queues: list[str]) -> list[EmbedHand]:
         """As many requests as fill a call."""

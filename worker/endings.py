@@ -9,7 +9,7 @@ from backends.base import NO_MODEL, OUR_KEY, BackendError
 from buffer.job import End
 from buffer.records import GivenBack
 from buffer.store import StoreUnavailable
-from worker.aftermath import LEAVE_S, RETRY_FIRST_S, RETRY_MOST_S
+from worker.aftermath import LEAVE_S, RETRY_FIRST_S, RETRY_MOST_S, refused_s
 from worker.desk import Desk, EmbeddingPool, EmbedHand
 
 
@@ -32,21 +32,24 @@ class Endings:
     def _others(self, queue: str) -> bool:
         return any(other is not self._desk and other.takes(queue) for other in self._pool.desks)
 
-    def again(self, queue: str, hands: Sequence[EmbedHand], end: End) -> None:
+    def again(self, queue: str, hands: Sequence[EmbedHand], end: End, *, refused: bool) -> None:
         """Gives jobs back for another attempt; those whose attempts are used up end so."""
         for hand in hands:
             hand.closing = True
-        self._tasks.create_task(self._again(queue, hands, end))
+        self._tasks.create_task(self._again(queue, hands, end, refused))
 
-    async def _again(self, queue: str, hands: Sequence[EmbedHand], end: End) -> None:
-        """Another back end may have them at once, this one after a pause."""
+    async def _again(self, queue: str, hands: Sequence[EmbedHand], end: End, refused: bool) -> None:
+        """Another back end may have them at once, this one after a pause, at whichever worker."""
         pool, most = self._pool, self._pool.settings.max_attempts
         leave_s = 0.0
         if self._others(queue):
             leave_s = LEAVE_S
-            asyncio.get_running_loop().call_later(LEAVE_S, self._desk.wake.set)
+        elif hands and refused:
+            leave_s = refused_s(hands[0].job.fails)
         elif hands and hands[0].job.fails + 1 < most and not pool.stopping:
             await asyncio.sleep(min(RETRY_MOST_S, RETRY_FIRST_S * 2.0 ** hands[0].job.fails))
+        if leave_s:
+            asyncio.get_running_loop().call_later(leave_s, self._desk.wake.set)
         back = GivenBack("error", max_attempts=most, failure=end, leave_s=leave_s)
         outcomes = await asyncio.gather(*(pool.replies.release(hand.job.id, back) for hand in hands))
         pool.telemetry.dead_letters.inc(outcomes.count("ended"))

@@ -7,7 +7,7 @@ import logging
 import time
 
 from backends.base import BackendError, Probe
-from buffer.load import BackendState, publish_state, read_states
+from buffer.load import BackendState, publish_state, read_states, read_workers
 from buffer.store import StoreUnavailable
 from buffer.timing import wait_for
 from worker.engine import Engine
@@ -81,8 +81,16 @@ class Health:
             # What this worker told itself the last time is no news.
             if state.name == engine.name and state.limit != self._told:
                 engine.adopt(state.limit)
+        if not engine.up and any(state.up for state in self._pool.states if state.name == engine.name):
+            await self._warn()
         self._told = engine.told_limit
         await publish_state(lanes.store, lanes.keys, self.state(), STATE_TTL_S)
+
+    async def _warn(self) -> None:
+        """The first to find a back end away has all others look, before they lose attempts at it."""
+        lanes = self._pool.lanes
+        workers = [worker.id for worker in await read_workers(lanes.store, lanes.keys)]
+        await lanes.look([worker for worker in workers if worker != self._pool.worker], self._engine.name)
 
     def _stand_in(self) -> None:
         """A back end that this one stands in for may be another worker's, or not there any more."""

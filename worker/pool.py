@@ -59,14 +59,27 @@ class Pool:
         self.renew_now.set()
 
     async def pull(
-        self, backend: str, queues: Sequence[str], *, want: int, limits: Limits, left_by: Sequence[str] = ()
+        self,
+        backend: str,
+        queues: Sequence[str],
+        *,
+        want: int,
+        limits: Limits,
+        left_by: Sequence[str] = (),
+        goes_on: bool = True,
     ) -> Pulled:
-        """Jobs for a back end; one call at a time for each. ``left_by``: see ``Lanes.pull``. Raises
+        """Jobs for a back end; one call at a time for each. ``left_by``, ``goes_on``: see ``Lanes.pull``. Raises
         ``StoreUnavailable``."""
-        lease_s = self.settings.lease_seconds
         try:
             return await self.lanes.pull(
-                self.worker, backend, queues, want=want, limits=limits, lease_s=lease_s, left_by=left_by
+                self.worker,
+                backend,
+                queues,
+                want=want,
+                limits=limits,
+                lease_s=self.settings.lease_seconds,
+                left_by=left_by,
+                goes_on=goes_on,
             )
         except StoreUnavailable:
             self.unsure.add(backend)

@@ -3,7 +3,7 @@ local JOB_S, DONE_JOB_S, DONE_REPLY_S, CANCELLED_REPLY_S = 3600, 600, 60, 2
 local function read(id)
   local v = call('HMGET', P .. 'job:' .. id, 'st', 'fence', 'n', 'model', 'lane', 'user', 'score', 'tag', 'due', 'arr',
     'cost', 'kv', 'prefill', 'long', 'inbox', 'entry', 'worker', 'backend', 'det', 'deadline', 'taken', 'fails', 'cancel', 'read',
-    'inputs', 'left', 'left_until', 'timeout')
+    'inputs', 'left', 'left_until', 'timeout', 'able_until')
   if not v[1] then
     return nil
   end
@@ -14,7 +14,7 @@ local function read(id)
     entry = v[16] or '', worker = v[17] or '', backend = v[18] or '', det = v[19] == '1', deadline = tonumber(v[20]),
     taken = tonumber(v[21]), fails = tonumber(v[22]), cancel = v[23] or '', read = tonumber(v[24] or '0'),
     inputs = tonumber(v[25] or '0'), left = v[26] or '', left_until = tonumber(v[27] or '0'),
-    timeout = tonumber(v[28] or '120000000'),
+    timeout = tonumber(v[28] or '120000000'), able_until = tonumber(v[29] or '0'),
   }
 end
 -- What a running job takes of its back end: once its first token has come, no prefill any more.

@@ -1,21 +1,21 @@
 -- needs: core job reply place finish count seek owners notes
--- ARGV: now, worker, backend, want, slots, kv, prefill, long, reserved slots, kv reserve, lease, expired end, names, lanes, models:
--- the number of names of back ends, these, the number of lanes, these, then the models. With names: only jobs that one of these
--- back ends has just failed and leaves to others. Returns: granted jobs, waiting, notes (stream, last id, …; empty if all wanted came).
+-- ARGV: now, worker, backend, want, slots, kv, prefill, long, reserved slots, kv reserve, lease, expired end, goes on (1: it
+-- can with what others began), names, lanes, models: the number of names of back ends, these, the number of lanes, these, the models. With
+-- names: only jobs that one of these has just failed and leaves to others. Returns: granted jobs, waiting, notes (stream, last id, …).
 local worker, backend = ARGV[2], ARGV[3]
 local want, slots = tonumber(ARGV[4]), tonumber(ARGV[5])
 local kv_limit, prefill_limit, long_limit = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local reserved, kv_reserve = math.min(tonumber(ARGV[9]), slots - 1), tonumber(ARGV[10])
-local lease, expired = tonumber(ARGV[11]), ARGV[12]
+local lease, expired, goes_on = tonumber(ARGV[11]), ARGV[12], ARGV[13] == '1'
 local LOOK, MOST_OVER, MOST_GONE = 16, 128, 64
 
 -- Only queues where somebody waits: nothing comes into one meanwhile.
 local models, queues, allowed, left_by = {}, {}, {}, {}
-local stands_in = tonumber(ARGV[13])
-for i = 14, 13 + stands_in do
+local stands_in = tonumber(ARGV[14])
+for i = 15, 14 + stands_in do
   left_by[ARGV[i]] = true
 end
-local lanes_at = 14 + stands_in
+local lanes_at = 15 + stands_in
 local lane_count = tonumber(ARGV[lanes_at])
 for _, model in ipairs(asked(lanes_at + 1 + lane_count)) do
   if people(model) > 0 or background(model) > 0 then
@@ -205,8 +205,8 @@ while #granted < want and used < slots and looked_count < LOOK and #over < MOST_
       j = good(due)
     end
   end
-  if j and (not allowed[j.lane] or (j.left == backend and now < j.left_until)) then
-    -- For another worker; or it failed here, and another back end is to have it.
+  if j and (not allowed[j.lane] or (j.left == backend and now < j.left_until) or (now < j.able_until and not goes_on)) then
+    -- For another worker; or it failed here, or needs one that can go on with it: another back end is to have it.
     looked[j.id] = true
   elseif j and places.over(j, slots) then
     looked[j.id] = true

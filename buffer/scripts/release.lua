@@ -1,6 +1,6 @@
 -- needs: core job reply place enter finish heir
 -- ARGV: now, id, fence, n, why, prefix, base, spent, most attempts, end if they are used up, how long to leave it to other
--- back ends. Returns: waiting, ended, lost, orphan.
+-- back ends (why = passed: to those that can go on with an answer that has begun). Returns: waiting, ended, lost, orphan.
 local fence, why, prefix = tonumber(ARGV[3]), ARGV[5], ARGV[6]
 local j = read(ARGV[2])
 if not j or j.fence < fence then
@@ -40,4 +40,8 @@ call('HSET', j.key, 'n', int(n), 'fails', int(fails), 'prefix', prefix, 'base', 
 mark(j, n, 'again', prefix, ARGV[8])
 frame(j, n, 'again', prefix)
 enter(j)
+if why == 'passed' then
+  -- That it was passed by is no new wait.
+  call('HSET', j.key, 'able_until', int(now + leave), 'deadline', int(j.deadline))
+end
 return 'waiting'

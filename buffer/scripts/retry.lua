@@ -13,7 +13,7 @@ end
 local reply = P .. 'reply:' .. j.id
 -- Whoever followed it has been told its end: from now on only its reply key tells of it.
 raise(j)
-call('HDEL', j.key, 'cancel', 'cancel_end', 'left', 'left_until', 'read', 'first', 'end', 'ended')
+call('HDEL', j.key, 'cancel', 'cancel_end', 'left', 'left_until', 'able_until', 'read', 'first', 'end', 'ended')
 call('HSET', j.key, 'inbox', '', 'worker', '', 'backend', '', 'prefix', '', 'base', '', 'spent', '0', 'fails', '0', 'taken', '0',
   'deadline', int(now + j.timeout))
 -- How it is to be told stands there.

@@ -13,6 +13,7 @@ from tests.rig.script import (
     CUT,
     DONE,
     FIN,
+    HEAD,
     HOLD,
     RST,
     Piece,
@@ -155,7 +156,7 @@ async def test_tries_are_counted_over_all_of_it(store: Store, door: Gate) -> Non
         assert (await ask.end()).kind == "failed"
         assert (ask.text, len(engine.requests)) == ("hi 1 2", 3)
         assert await door.lanes.store.redis.xlen(door.lanes.keys.dead) == 1
-        engine.once = [[RST], [role(), "hi", RST], [RST]]
+        engine.once = [[HEAD, RST], [role(), "hi", RST], [HEAD, RST]]
         ask = await door.ask(PROMPT)
         assert (await ask.end()).kind == "failed"
         assert (ask.text, len(engine.requests)) == ("hi", 6)

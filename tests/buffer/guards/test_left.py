@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from buffer.heard import Said
 from buffer.lanes import Lanes
 from buffer.records import Limits
 from tests.buffer.guards.mutants import guard
 from tests.buffer.guards.steps import give_back, ids_in, length
-from tests.buffer.jobs import ids, job, pull, ready
+from tests.buffer.jobs import Clock, ids, job, pull, ready, record, running
 
 FOUR = Limits(slots=4)
 HALF = {"owner": "key:a", "share": 500}
@@ -114,3 +115,51 @@ async def test_for_nothing_nobody_is_rung(lanes: Lanes) -> None:
     await ready(lanes)
     await ids(lanes)
     assert await length(lanes, "bell") == 0
+
+
+async def _passed_by(lanes: Lanes) -> Clock:
+    """A job that the back end ``b`` cannot go on with."""
+    clock = await ready(lanes)
+    await give_back(lanes, await running(lanes), "passed", said=Said("hi"), leave_s=30.0)
+    return clock
+
+
+ABLE = "(now < j.able_until and not goes_on)"
+
+
+@guard("release", "if why == 'passed' then", "if false then")
+@guard("pull", ABLE, "false")
+async def test_a_job_that_one_cannot_go_on_with_is_left_to_those_that_can(lanes: Lanes) -> None:
+    await _passed_by(lanes)
+    assert await ids(lanes, backend="other", goes_on=False) == []
+
+
+@guard("pull", ABLE, "now < j.able_until")
+async def test_who_can_go_on_may_have_it(lanes: Lanes) -> None:
+    await _passed_by(lanes)
+    assert await ids(lanes, backend="other") == ["a"]
+
+
+@guard("pull", ABLE, "(j.able_until > 0 and not goes_on)")
+async def test_it_is_not_left_to_those_for_ever(lanes: Lanes) -> None:
+    clock = await _passed_by(lanes)
+    clock.forward(31)
+    assert await ids(lanes, backend="other", goes_on=False) == ["a"]
+
+
+@guard("pull", ABLE, "not goes_on")
+@guard("release", "if why == 'passed' then", "if true then")
+async def test_who_cannot_go_on_may_have_all_else(lanes: Lanes) -> None:
+    await ready(lanes)
+    await give_back(lanes, await running(lanes), "drain", leave_s=30.0)
+    assert await ids(lanes, backend="other", goes_on=False) == ["a"]
+
+
+@guard("release", ", 'deadline', int(j.deadline)", "")
+async def test_to_be_passed_by_is_no_new_wait(lanes: Lanes) -> None:
+    clock = await ready(lanes)
+    granted = await running(lanes)
+    before = (await record(lanes, "a"))["deadline"]
+    clock.forward(1)
+    await give_back(lanes, granted, "passed", said=Said("hi"), leave_s=30.0)
+    assert (await record(lanes, "a"))["deadline"] == before
