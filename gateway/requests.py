@@ -120,6 +120,8 @@ class Retelling:
         self._each = told.chat.n
         self._places = [place or START for place in places]
         self._skip = skipped
+        self.astray = False
+        """There are not so many events behind the reader's place: nobody was ever told that it is there."""
         self._inside = 0
         self._usages: list[Usage | None] = [None] * len(places)
         self._named = False
@@ -161,7 +163,7 @@ class Retelling:
             self._inside += 1
             if not left:
                 self._move(places)
-            if self._skip:
+            if self._skip and not self.astray:
                 self._skip -= 1
                 continue
             place = ",".join(self._places) + (f".{self._inside}" if self._inside else "")
@@ -173,6 +175,8 @@ class Retelling:
     def _move(self, places: Mapping[int, str]) -> None:
         if places:
             self._inside = 0
+            # Whoever has the event that moves it has been told of the place that it leads to.
+            self.astray = self.astray or self._skip > 0
             for job, place in places.items():
                 self._places[job] = place
 

@@ -114,6 +114,7 @@ class _Stream(Response):
         self._heartbeat_s = heartbeat_s
         self._retelling = Retelling(reader.told, reader.standing.id, reader.places, reader.skipped)
         self._listeners: list[Listener] = []
+        self._headed = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -122,6 +123,8 @@ class _Stream(Response):
                 watcher = group.create_task(until_left(receive))
                 await self._tell(send, group)
                 watcher.cancel()
+            if not self._headed:
+                raise Refusal(_LOST_PLACE)
         except* ClientLeft:
             pass
         finally:
@@ -141,13 +144,15 @@ class _Stream(Response):
             self._retelling.had(job, listener.had())
 
     async def _tell(self, send: Send, group: asyncio.TaskGroup) -> None:
+        """Returns without having sent a head where the reader's place turns out to be none."""
         if self._is_over():
             # By this a browser's EventSource stops coming back.
+            self._headed = True
             await send({"type": "http.response.start", "status": 204, "headers": self._about()})
             await send({"type": "http.response.body", "body": b""})
             return
-        head = [(b"content-type", SSE), *STREAM_HEADERS, *self._about()]
-        await send({"type": "http.response.start", "status": 200, "headers": head})
+        if not self._reader.skipped:
+            await self._send(send, b"")
         reads: dict[asyncio.Task[list[Item] | End], int] = {}
         open_jobs = set(range(len(self._listeners)))
         end = End("done")
@@ -156,7 +161,7 @@ class _Stream(Response):
                 reads[group.create_task(self._listeners[job].pieces())] = job
             done, _ = await asyncio.wait(reads, timeout=self._heartbeat_s, return_when=asyncio.FIRST_COMPLETED)
             if not done:
-                await _send(send, _HEARTBEAT)
+                await self._send(send, _HEARTBEAT)
             for read in done:
                 job, got = reads.pop(read), read.result()
                 if isinstance(got, End):
@@ -164,23 +169,43 @@ class _Stream(Response):
                     end = got if got.kind != "done" else end
                 else:
                     await self._pieces(job, got, send)
+            if self._lost:
+                break
         for read in reads:
             read.cancel()
         ids = [listener.end_id for listener in self._listeners]
-        await _send(send, self._retelling.end(end, ids, queued_s=self._queued_s()), more=False)
+        if self._lost:
+            return
+        last = self._retelling.end(end, ids, queued_s=self._queued_s())
+        if not self._lost:
+            await self._send(send, last, more=False)
 
     async def _pieces(self, job: int, items: Sequence[Item], send: Send) -> None:
         for start in range(0, len(items), _AT_ONCE):
             data = b"".join(self._retelling.feed(job, item) for item in items[start : start + _AT_ONCE])
+            if self._lost:
+                return
             if data:
-                await _send(send, data)
+                await self._send(send, data)
             if len(items) > _AT_ONCE:
                 await asyncio.sleep(0)
 
     def _is_over(self) -> bool:
         """The reader has all of it, the end too."""
         ends = [listener.end_id for listener in self._listeners]
-        return not self._reader.skipped and all(ends) and ends == list(self._reader.places)
+        return all(ends) and ends == list(self._reader.places)
+
+    @property
+    def _lost(self) -> bool:
+        return self._retelling.astray and not self._headed
+
+    async def _send(self, send: Send, data: bytes, *, more: bool = True) -> None:
+        if not self._headed:
+            self._headed = True
+            head = [(b"content-type", SSE), *STREAM_HEADERS, *self._about()]
+            await send({"type": "http.response.start", "status": 200, "headers": head})
+        if data or not more:
+            await send({"type": "http.response.body", "body": data, "more_body": more})
 
     def _about(self) -> Headers:
         standing = self._standing
@@ -192,7 +217,3 @@ class _Stream(Response):
     def _queued_s(self) -> float:
         started_us = next((one.started_us for one in self._listeners if one.started_us), self._standing.arrived_us)
         return max(0.0, (started_us - self._standing.arrived_us) / 1e6)
-
-
-async def _send(send: Send, data: bytes, *, more: bool = True) -> None:
-    await send({"type": "http.response.body", "body": data, "more_body": more})
