@@ -27,7 +27,7 @@ SAMPLE_S = 5.0
 SETTINGS = {"DOUBLEBUFFER_DRAIN_SECONDS": "2"}
 """Else as a fresh installation has it."""
 REMEMBERED_S = 600.0
-DELAY_S = 0.2
+DELAY_S = 0.1
 """Between two tokens of an answer."""
 
 
