@@ -107,6 +107,16 @@ def reserved_slots(slots: int) -> int:
     return max(1, slots // 8)
 
 
+def for_waiting(credit: Credit, oldest_wait_s: float, max_wait_s: float) -> Credit:
+    """The bounds while the oldest job has waited for so long. Places that are kept free are places lost, of four a
+    quarter of what the engine does: where there are only places to share out, none is kept once somebody has waited for
+    a quarter of the longest wait. The short lanes go first to whichever comes free.
+    """
+    if credit.kv or oldest_wait_s <= max_wait_s / 4:
+        return credit
+    return credit._replace(reserved_slots=0)
+
+
 def _long(slots: int, *, ollama: bool) -> int:
     """One place is left to others wherever there are two; a single one can't be shared, so no cap holds it."""
     if slots == 1:

@@ -172,6 +172,11 @@ class Lineup:
             self._queues[key].turns.went(job.tag)
         return taken
 
+    def oldest_at(self, models: Sequence[str] = ("",)) -> float | None:
+        """When the job came that is due first; None: no such job waits."""
+        job = self._first_due(models, set())
+        return None if job is None else job.arr_at
+
     def _short(self, models: Sequence[str], skipped: set[str], shut: Collection[tuple[str, str]]) -> Waiting | None:
         """The next of the short lanes, by score."""
         heads = [

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from policy.admission import Refuse, admit
-from policy.credit import Credit, Load, Need, claim_tokens, limits, load_of
+from policy.credit import Credit, Load, Need, claim_tokens, for_waiting, limits, load_of
 from policy.estimate import Drain, OutputLengths, predicted_wait_s
 from policy.lane import LANES, SHORT_LANES, is_long
 from policy.lineup import Lineup, Waiting
@@ -67,6 +67,7 @@ class Doublebuffer:
             ollama=profile.kind == "ollama",
             segment_tokens=self._segment or None,
         )
+        self._max_wait_s = max_wait_s
         self._lineup = Lineup(max_wait_s)
         self._load = Load()
         self._lengths = OutputLengths()
@@ -167,8 +168,10 @@ class Doublebuffer:
             credit = credit._replace(prefill=room)
             if self._load.prefill >= room and not self._short_waiting:
                 return None
-        flight = self._flight if credit.kv else None
-        taken = self._lineup.pull(want=1, credit=credit, load=self._load, need_of=self._need, flight=flight)
+        oldest_at = self._lineup.oldest_at()
+        if oldest_at is not None:
+            credit = for_waiting(credit, now - oldest_at, self._max_wait_s)
+        taken = self._lineup.pull(want=1, credit=credit, load=self._load, need_of=self._need, flight=self._flight)
         if taken:
             return self._jobs[int(taken[0].id)]
         for job in sorted(self._readers, key=lambda job: (job.flying, job.waiting.score)):

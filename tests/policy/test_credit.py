@@ -10,6 +10,7 @@ from policy.credit import (
     Need,
     claim_tokens,
     fits,
+    for_waiting,
     limits,
     load_of,
     may_go_first,
@@ -113,3 +114,10 @@ def test_those_who_pass_never_keep_it_out_by_themselves(asking: list[Need]) -> N
         if may_pass(need, document, younger, credit) and fits(need, younger, credit):
             younger.add(need)
     assert fits(document, younger, credit)
+
+
+def test_places_are_kept_free_only_while_nobody_waits_long_for_them() -> None:
+    ollama, vllm = limits(4, ollama=True, segment_tokens=None), limits(32, kv_tokens=39_000)
+    assert for_waiting(ollama, 15.0, 60.0).reserved_slots == 1
+    assert for_waiting(ollama, 15.1, 60.0).reserved_slots == 0
+    assert for_waiting(vllm, 100.0, 60.0) == vllm

@@ -185,3 +185,13 @@ def test_what_a_job_needs_may_be_known_only_when_it_goes() -> None:
     put(lineup, "a", 0.0, "normal")
     lineup.pull(want=1, credit=ROOM, load=load, need_of=lambda job: Need(job.lane, kv=7, prefill=3))
     assert (load.jobs, load.kv, load.prefill) == (1, 7, 3)
+
+
+def test_whose_turn_is_due_first_is_told() -> None:
+    lineup = Lineup(W)
+    assert lineup.oldest_at() is None
+    put(lineup, "b", 5.0, "background")
+    assert lineup.oldest_at() is None
+    put(lineup, "s", 9.0, "slow")
+    put(lineup, "f", 7.0, "fast")
+    assert lineup.oldest_at() == 7.0
