@@ -37,7 +37,7 @@ async def test_who_still_waits_is_told_and_no_engine_works_on() -> None:
                     assert got.status == 503
                     assert int(got.headers["retry-after"]) >= 1
                     assert got.headers["content-type"].startswith("application/json")
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(15):
                 await asyncio.gather(*(request.closed.wait() for request in engine.requests))
             assert len(engine.requests) == 4
             assert await site.leftovers() == []

@@ -22,8 +22,8 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Order, bool]]:
     order = Intake.order
     loops = threading.current_thread()
 
-    def watch(self: Intake, *args: Any) -> Order:
-        found = order(self, *args)
+    def watch(self: Intake, *args: Any, **named: Any) -> Order:
+        found = order(self, *args, **named)
         made.append((found, threading.current_thread() is loops))
         return found
 

@@ -12,7 +12,7 @@ from gateway.intake import Intake
 from tests.gateway.rig import Wire, ollama, rig
 
 
-def fail(*_: Any) -> Any:
+def fail(*_: Any, **__: Any) -> Any:
     raise RuntimeError("never thought of")
 
 
