@@ -80,9 +80,10 @@ async def test_a_busy_engine_is_given_time(store: Store, door: Gate, crew: int) 
         engine.once = [[busy], [busy]]
         began = now()
         assert await (await door.ask(PROMPT)).end() == WHOLE
-        assert 1.4 < now() - began < 4
-        assert len(engine.requests) == 3
-        assert engine.requests[1].at - engine.requests[0].at < engine.requests[2].at - engine.requests[1].at
+        assert now() - began < 10
+        first, second, third = (request.at for request in engine.requests)
+        assert second - first > 0.45
+        assert third - second > 0.9
 
 
 @pytest.mark.parametrize("crew", [1, 2])
