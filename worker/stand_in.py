@@ -15,6 +15,9 @@ class Principal(Protocol):
     """A back end of this worker that another stands in for."""
 
     @property
+    def looked_at(self) -> bool: ...
+
+    @property
     def out_of_service(self) -> bool: ...
 
     def upstream(self, queue: str) -> str | None: ...
@@ -52,7 +55,8 @@ class StandIn:
     def _serves(self, name: str, queue: str) -> bool:
         own = self.own.get(name)
         if own is not None:
-            return own.upstream(queue) is not None
+            # Before the first look nobody knows what it serves, and it is to be asked first.
+            return not own.looked_at or own.upstream(queue) is not None
         state = self._told.get(name)
         # What a back end serves of which nobody tells, nobody knows.
         return state is None or queue in state.queues()

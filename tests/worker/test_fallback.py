@@ -230,3 +230,18 @@ def test_what_nobody_tells_of_counts_as_gone_once_there_was_time_to_tell() -> No
     assert (it.for_whom("m"), it.covers("m")) == (["a"], True)
     assert (it.for_whom("x"), it.covers("x")) == ([], True), "its own alone"
     assert (it.for_whom("n"), it.covers("n")) == (["b"], False)
+
+
+async def test_nothing_is_taken_before_the_other_was_looked_at(store: Store, door: Gate) -> None:
+    async with (
+        Scripted("openai", kind="vllm") as engine,
+        Scripted("openai") as spare,
+        working(store, gpu(engine), spec(spare, name="spare", fallback_for=["gpu"])) as crew,
+    ):
+        principal, second = engine_of(crew, "gpu"), engine_of(crew, "spare")
+        stand_in = second.stand_in
+        assert stand_in is not None
+        principal.looked_at, served, principal._upstream = False, principal._upstream, {}
+        assert (stand_in.for_whom("m-oai"), stand_in.covers("m-oai")) == (["gpu"], False)
+        principal.looked_at, principal._upstream = True, served
+    await quiet(door.lanes)
