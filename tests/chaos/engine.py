@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.chaos.text import Task, asked
-from tests.rig.connection import Connection, Recorded
+from tests.rig.connection import Connection, Recorded, Server
 from tests.rig.engine import pages, texts
 from tests.rig.script import DONE, Flavour, Status, chunk, done, encode, line, role, usage
 
@@ -42,10 +42,11 @@ class Attempt:
     number: int = field(default_factory=iter(range(1 << 62)).__next__)
 
 
-class Backend:
+class Backend(Server):
     """One engine of one kind on one port."""
 
     def __init__(self, name: str, kind: str, log: int, *, delay_s: float) -> None:
+        super().__init__()
         self.name = name
         self.flavour: Flavour = "ollama" if kind == "ollama" else "openai"
         self.pages = pages(kind, [f"m-{kind}"])
@@ -57,17 +58,6 @@ class Backend:
         self.stall_until = 0.0
         self._log = log
         self._delay_s = delay_s
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def start(self, connection: Connection, request: Recorded) -> None:
-        task = asyncio.get_running_loop().create_task(self._serve(connection, request))
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, OSError):
-            raise error
 
     async def _serve(self, connection: Connection, request: Recorded) -> None:
         path = request.path.partition("?")[0]

@@ -122,3 +122,23 @@ class Connection(asyncio.Protocol):
         """The answer is complete: on to the connection's next request."""
         self.current = None
         self._advance()
+
+
+class Server:
+    """Serves each request in a task of its own."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, connection: Connection, request: Recorded) -> None:
+        task = asyncio.get_running_loop().create_task(self._serve(connection, request))
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, OSError):
+            raise error
+
+    async def _serve(self, connection: Connection, request: Recorded) -> None:
+        raise NotImplementedError

@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Self
 
 from tests.rig import shelf
-from tests.rig.connection import Connection, Recorded
+from tests.rig.connection import Connection, Recorded, Server
 from tests.rig.embeddings import PATHS, Embeddings
 from tests.rig.engine import Engine, pages
 from tests.rig.script import Flavour, Piece, Sleep, Status, Wait, Word, encode, parse
@@ -29,7 +29,7 @@ Script = Iterable[Piece] | Callable[[Recorded], Iterable[Piece] | AsyncIterator[
 CHATS = ("/v1/chat/completions", "/api/chat", *TEXTS)
 
 
-class Scripted:
+class Scripted(Server):
     """``requests`` holds the chat requests, ``others`` all else. ``script`` answers chats once ``once`` is empty."""
 
     def __init__(
@@ -50,6 +50,7 @@ class Scripted:
 
         Chats are answered by ``engine`` (``Engine(kind)`` unless told) where no script is set.
         """
+        super().__init__()
         self.flavour: Flavour = flavour
         self.kind = kind or flavour
         self.engine = engine or Engine(self.kind)
@@ -65,7 +66,6 @@ class Scripted:
         self.running = self.most_running = self.connected = 0
         self.connections: set[Connection] = set()
         self.port = port
-        self._tasks: set[asyncio.Task[None]] = set()
         self._news = asyncio.Condition()
 
     @property
@@ -91,16 +91,6 @@ class Scripted:
         async with asyncio.timeout(within_s), self._news:
             await self._news.wait_for(lambda: len(self.requests) >= count)
         return self.requests[count - 1]
-
-    def start(self, connection: Connection, request: Recorded) -> None:
-        task = asyncio.get_running_loop().create_task(self._serve(connection, request))
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, OSError):
-            raise error
 
     async def _serve(self, connection: Connection, request: Recorded) -> None:
         path, _, query = request.path.partition("?")
