@@ -15,6 +15,7 @@ from simulate.plan import Wish, plan_answer
 from simulate.prompt import Prompt, raw
 from simulate.sequence import RefusedError
 from simulate.site import Site
+from simulate.tokens import text_of
 from simulate.wire import SSE, Exchange, HttpError
 
 DEFAULT_TOKENS = 16
@@ -68,10 +69,13 @@ def _prompt(body: CompletionBody) -> Prompt:
         given = given[0]
     if isinstance(given, str):
         return raw(given)
-    tokens = [token for token in given if isinstance(token, int)]
-    if not tokens or len(tokens) < len(given):
+    try:
+        text = text_of(given) if given else ""
+    except ValueError:
+        given = []
+    if not given:
         raise _refused("prompt", "the simulated engine takes one prompt a request, a text or a list of token ids")
-    return replace(raw(" ".join(map(str, tokens))), tokens=len(tokens))
+    return replace(raw(text), tokens=len(given))
 
 
 def _refused(param: str, message: str) -> HttpError:
@@ -132,11 +136,16 @@ class _Reply:
             "stop_reason": answer.plan.stop_reason if answer.ended else None,
         }
 
-    def _event(self, choices: list[dict[str, object]], usage: dict[str, int] | None = None) -> bytes:
+    def _event(self, choices: list[dict[str, object]], usage: dict[str, object] | None = None) -> bytes:
         value = self._head | {"choices": choices} | ({} if usage is None else {"usage": usage})
         return b"data: " + msgspec.json.encode(value) + b"\n\n"
 
-    def _usage(self) -> dict[str, int]:
-        prompt = self._group.answers[0].sequence.prompt
+    def _usage(self) -> dict[str, object]:
+        sequence = self._group.answers[0].sequence
         completion = sum(answer.ready for answer in self._group.answers) if self._says else 0
-        return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+        return {
+            "prompt_tokens": sequence.prompt,
+            "completion_tokens": completion,
+            "total_tokens": sequence.prompt + completion,
+            "prompt_tokens_details": {"cached_tokens": sequence.cached},
+        }

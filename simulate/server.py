@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 
 import uvicorn
 
-from simulate import chat_ollama, chat_openai, completions, embeddings, listing
+from simulate import chat_ollama, chat_openai, completions, embeddings, listing, tokenize
 from simulate.bodies import NameBody, decode
 from simulate.cost import profile_named
 from simulate.driver import Driver, GoneError
@@ -88,6 +88,7 @@ _LISTS: dict[str, Callable[[Site], object]] = {
 _ANSWERS: dict[str, Callable[[Site, Exchange], Awaitable[None]]] = {
     "/v1/chat/completions": chat_openai.chat,
     "/v1/completions": completions.completion,
+    "/tokenize": tokenize.tokenize,
     "/api/chat": chat_ollama.chat,
     "/api/generate": chat_ollama.generate,
     "/v1/embeddings": embeddings.openai,
