@@ -51,28 +51,36 @@ def _digest(before: bytes, data: bytes) -> bytes:
 
 
 class PrefixIndex:
-    """Beginnings read lately, the least recently used forgotten first, bounded by number and by tokens."""
+    """Beginnings read lately and where, the least recently used forgotten first, bounded by number and by tokens."""
 
     def __init__(self, *, most_links: int = 50_000, most_tokens: int = 2_000_000) -> None:
         self._most_links = most_links
         self._most_tokens = most_tokens
-        self._links: OrderedDict[bytes, int] = OrderedDict()
+        self._links: OrderedDict[bytes, tuple[int, tuple[str, ...]]] = OrderedDict()
         self._tokens = 0
 
     def __len__(self) -> int:
         return len(self._links)
 
-    def known(self, links: Chain) -> int:
-        """Tokens of the longest beginning that is there; 0 for none. A cached beginning needs all that came before
-        it."""
-        tokens = 0
+    def held(self, links: Chain) -> dict[str, int]:
+        """Back end → tokens of the longest beginning that it has read.
+
+        A cached beginning needs all that came before it: whoever has read a link has read those before it, and these
+        are forgotten later.
+        """
+        tokens: dict[str, int] = {}
         for link in links:
-            if link.digest not in self._links:
+            found = self._links.get(link.digest)
+            if found is None:
                 break
-            tokens = link.tokens
+            tokens.update(dict.fromkeys(found[1], link.tokens))
         return tokens
 
-    def add(self, links: Chain) -> None:
+    def known(self, links: Chain) -> int:
+        """Tokens of the longest beginning that any back end has; 0 for none."""
+        return max(self.held(links).values(), default=0)
+
+    def add(self, links: Chain, backend: str = "") -> None:
         """A prompt went to an engine. Later beginnings are forgotten before earlier ones, which more prompts share."""
         before = 0
         own: list[tuple[bytes, int]] = []
@@ -80,9 +88,11 @@ class PrefixIndex:
             own.append((link.digest, link.tokens - before))
             before = link.tokens
         for digest, tokens in reversed(own):
-            if digest not in self._links:
+            _, readers = self._links.get(digest, (0, ()))
+            if not readers:
                 self._tokens += tokens
-                self._links[digest] = tokens
+            if backend not in readers:
+                self._links[digest] = tokens, (*readers, backend)
             self._links.move_to_end(digest)
         while self._links and (len(self._links) > self._most_links or self._tokens > self._most_tokens):
-            self._tokens -= self._links.popitem(last=False)[1]
+            self._tokens -= self._links.popitem(last=False)[1][0]

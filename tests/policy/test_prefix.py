@@ -48,6 +48,18 @@ def test_the_oldest_is_forgotten_and_ends_before_beginnings() -> None:
     assert tokens.known(chain(b"m", [b"a" * 60])) == 0
 
 
+def test_what_one_back_end_has_read_is_new_to_another() -> None:
+    index = PrefixIndex()
+    system, first, second = b"s" * 4000, b"f" * 400, b"g" * 400
+    index.add(chain(b"m", [system, first]), "one")
+    index.add(chain(b"m", [system, second]), "two")
+    shared = chain(b"m", [system])[-1].tokens
+    again = chain(b"m", [system, first, b"more"])
+    assert index.held(again) == {"one": again[-2].tokens, "two": shared}
+    assert index.known(again) == again[-2].tokens
+    assert index.held(chain(b"m", [first])) == {}
+
+
 @given(st.lists(st.binary(max_size=5000), min_size=1, max_size=6), st.data())
 def test_a_prompt_knows_exactly_what_it_shares(parts: list[bytes], data: st.DataObject) -> None:
     keep = data.draw(st.integers(0, len(parts)))
