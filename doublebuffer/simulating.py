@@ -41,6 +41,11 @@ def add_parser(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         default=1.0,
         help="wall seconds for a modelled second; 0 is as fast as this machine goes (default: 1)",
     )
+    parser.add_argument(
+        "--ignore-eos",
+        action="store_true",
+        help="answers go on to their max_tokens, as if each request said ignore_eos",
+    )
 
 
 async def run(arguments: argparse.Namespace) -> None:
@@ -65,6 +70,7 @@ async def run(arguments: argparse.Namespace) -> None:
             time_scale=arguments.time_scale,
             slots=arguments.slots,
             num_ctx=arguments.num_ctx,
+            ignore_eos=arguments.ignore_eos,
             ready=ready,
         )
     except ValueError as error:

@@ -124,7 +124,7 @@ def _submit(site: Site, body: OllamaBody, model: str, num_ctx: int, *, generate:
         begun=begun.text,
         max_tokens=most if most is not None and most > 0 else None,
         natural_tokens=body.whole_number("sim_output_tokens"),
-        ignore_eos=options.get("ignore_eos") is True,
+        ignore_eos=options.get("ignore_eos") is True or site.ignore_eos,
         stop=body.stops,
         call=call_of(body.tools) if body.tools and options.get("sim_tool_call") is True else None,
         structured=body.structured,

@@ -110,7 +110,7 @@ def _submit(site: Site, body: ChatBody, question: Prompt, begun: Begun, model: s
         begun=begun.text,
         max_tokens=body.most_tokens,
         natural_tokens=body.sim_output_tokens,
-        ignore_eos=body.ignore_eos,
+        ignore_eos=body.ignore_eos or site.ignore_eos,
         stop=body.stops,
         call=body.call,
         structured=body.structured,

@@ -40,7 +40,7 @@ async def completion(site: Site, exchange: Exchange) -> None:
         thinks=False,
         max_tokens=max(1, most),
         natural_tokens=body.sim_output_tokens,
-        ignore_eos=body.ignore_eos,
+        ignore_eos=body.ignore_eos or site.ignore_eos,
         stop=body.stops,
     )
     plans = [plan_answer(wish, index, room=room) for index in range(body.n or 1)]

@@ -32,15 +32,18 @@ def create_app(
     time_scale: float = 1.0,
     slots: int | None = None,
     num_ctx: int | None = None,
+    ignore_eos: bool = False,
 ) -> App:
     """An ASGI app; its lifespan must be run, since that is what drives the engine.
 
     ``models``: names that begin with ``simulated-``; the first is in memory from the start. ``time_scale``: wall
-    seconds for a modelled second, 0 for as fast as the machine goes. Raises ``ValueError`` on a bad argument.
+    seconds for a modelled second, 0 for as fast as the machine goes. ``ignore_eos``: answers go on to their limit, as
+    if each request said so. Raises ``ValueError`` on a bad argument.
     """
     check_models(models)
     profile = profile_named(profile_name, slots=slots, num_ctx=num_ctx)
-    site = Site(profile, tuple(models), Driver(make_engine(profile, loaded=models[0]), time_scale=time_scale))
+    driver = Driver(make_engine(profile, loaded=models[0]), time_scale=time_scale)
+    site = Site(profile, tuple(models), driver, ignore_eos)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -154,6 +157,7 @@ async def serve(
     time_scale: float = 1.0,
     slots: int | None = None,
     num_ctx: int | None = None,
+    ignore_eos: bool = False,
     stop: asyncio.Event | None = None,
     ready: Callable[[str, int], None] | None = None,
 ) -> None:
@@ -162,7 +166,9 @@ async def serve(
     ``ready`` is called with the address and the port once it listens (port 0 takes a free one). Answers that are under
     way at the end have two seconds. Raises ``ValueError`` on a bad argument, ``OSError`` if the address cannot be had.
     """
-    app = create_app(profile_name, models=models, time_scale=time_scale, slots=slots, num_ctx=num_ctx)
+    app = create_app(
+        profile_name, models=models, time_scale=time_scale, slots=slots, num_ctx=num_ctx, ignore_eos=ignore_eos
+    )
     config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=2)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, port), family=family, backlog=1024) as listener, _stop_event(stop) as stopping:

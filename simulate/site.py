@@ -22,6 +22,8 @@ class Site:
     profile: Profile
     models: Sequence[str]
     driver: Driver
+    ignore_eos: bool = False
+    """Every answer goes on to its ``max_tokens``, as if each request said so."""
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     expires_at: dict[str, datetime] = field(default_factory=dict)
     """Until when a model would stay in an Ollama's memory. Told by ``/api/ps``; nothing is unloaded for it."""

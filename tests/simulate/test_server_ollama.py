@@ -235,3 +235,10 @@ async def test_cancelling_the_server_ends_it() -> None:
         await serving
     with pytest.raises(OSError):
         await asyncio.open_connection("127.0.0.1", port)
+
+
+async def test_answers_go_on_to_their_limit_where_the_server_is_told_so() -> None:
+    async with served("rtx4090-ollama", ignore_eos=True) as url, httpx.AsyncClient(base_url=url) as client:
+        body = {"model": MODEL, "messages": [{"role": "user", "content": "Hello"}], "stream": False}
+        answer = (await client.post("/api/chat", json=body | {"options": {"num_predict": 700}})).json()
+        assert (answer["eval_count"], answer["done_reason"]) == (700, "length")
