@@ -30,6 +30,8 @@ class Probe(Struct, omit_defaults=True):
     slots: int | None = None
     """Requests that it runs side by side, where it tells."""
     kv_tokens: int | None = None
+    prefix_caching: bool | None = None
+    """Whether it remembers the beginnings of prompts, where it tells."""
     waiting: int | None = None
     """Requests in its own queue, where it tells."""
     running: int | None = None
@@ -62,6 +64,25 @@ class BackendError(Exception):
         self.param = param
 
 
+class Beginning(Protocol):
+    """A prompt that its engine can read a part at a time, since it remembers what it has read. ``close`` it at last."""
+
+    @property
+    def tokens(self) -> int:
+        """Of the whole prompt, as the engine counts them."""
+        ...
+
+    async def read(self, upto: int) -> None:
+        """Has the engine read the first ``upto`` tokens, and no more. Cancelling closes the connection, which stops
+        the engine. Raises ``BackendError``.
+        """
+        ...
+
+    def close(self) -> None:
+        """Neither another part of it is to be read nor its answer."""
+        ...
+
+
 class Backend(Protocol):
     """An engine, reached over HTTP. Closing what ``chat`` returns closes the connection, which stops the engine."""
 
@@ -72,13 +93,32 @@ class Backend(Protocol):
         """Whether it can go on with an answer that another has begun."""
         ...
 
+    @property
+    def splits(self) -> bool:
+        """Whether it reads prompts in parts, as far as the last look tells."""
+        ...
+
+    async def beginning(self, chat: Chat, *, upstream_model: str) -> Beginning | None:
+        """The prompt of a chat of which nothing has been said yet. None: it has to be sent whole. Raises
+        ``BackendError`` where ``chat`` would before it asks.
+        """
+        ...
+
     def chat(
-        self, chat: Chat, *, upstream_model: str, request_id: str, said: Said = NOTHING_SAID, spent: int = 0
+        self,
+        chat: Chat,
+        *,
+        upstream_model: str,
+        request_id: str,
+        said: Said = NOTHING_SAID,
+        spent: int = 0,
+        beginning: Beginning | None = None,
     ) -> AsyncGenerator[list[Event], None]:
         """The answer's events, those of one network read together. Ends after ``Finish`` for each answer.
 
         ``said``: what there is of the answer, for a back end that ``continues`` and a chat that ``can_go_on`` passes;
         the events are those beyond it. ``spent``: tokens that it took. The counts are those of the rest alone.
+        ``beginning``: of the same chat, of which the engine has read a part.
 
         Raises ``BackendError``.
         """

@@ -7,7 +7,7 @@ from functools import partial
 import msgspec
 
 from backends.answer import Answer
-from backends.base import NOTHING_SAID, Embedded, Probe
+from backends.base import NOTHING_SAID, Beginning, Embedded, Probe
 from backends.client import Client
 from backends.embed import Embedder
 from backends.exchange import Patience, Stream, echoed, exchange, guarded, one_by_one
@@ -39,12 +39,23 @@ class OllamaBackend:
         """Models that cannot think, by what the server tells of them."""
 
     continues = True
+    splits = False
+
+    async def beginning(self, chat: Chat, *, upstream_model: str) -> None:
+        """Which of its slots answers, Ollama lets nobody choose."""
 
     def chat(
-        self, chat: Chat, *, upstream_model: str, request_id: str, said: Said = NOTHING_SAID, spent: int = 0
+        self,
+        chat: Chat,
+        *,
+        upstream_model: str,
+        request_id: str,
+        said: Said = NOTHING_SAID,
+        spent: int = 0,
+        beginning: Beginning | None = None,
     ) -> Stream:
         """See ``backends.base.Backend``. Ollama knows no request ids."""
-        del request_id
+        del request_id, beginning
         if not said:
             return guarded(chat, partial(self._attempt, upstream_model, ""))
         return go_on(chat, said, spent, partial(self._attempt, upstream_model, said.text))

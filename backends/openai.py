@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import re
 import secrets
+from collections.abc import Mapping
 from contextlib import aclosing
 from functools import partial
 
 import msgspec
 
 from backends.answer import Answer
-from backends.base import NOTHING_SAID, Embedded, Probe
+from backends.base import NOTHING_SAID, Beginning, Embedded, Probe
+from backends.beginning import Beginnings, Remembered
 from backends.chunk import decode_chunk
 from backends.client import Client
 from backends.embed import Embedder
@@ -33,6 +35,7 @@ from buffer.model_records import Families
 log = logging.getLogger("doublebuffer.backends")
 
 _PATH = "/v1/chat/completions"
+_ANYWHERE: Mapping[str, int] = {}
 _NOT_IN_IDS = re.compile(r"[^\w.\-]")
 
 
@@ -42,6 +45,7 @@ class OpenAIBackend:
         self._families = families
         self._client = Client(spec, connect_timeout_s=connect_timeout_s)
         self._patience = patience
+        self._beginnings = Beginnings(self._client, spec.kind, patience)
         self._embedder = Embedder(self._client, spec.kind, answer_s=patience.first_s)
         self._contexts: dict[str, int] = {}
         self._parses: set[str] = set()
@@ -54,13 +58,36 @@ class OpenAIBackend:
         """See ``backends.base.Backend``. Of an unknown server nobody knows what it makes of an answer's beginning."""
         return self.spec.kind != "openai"
 
+    @property
+    def splits(self) -> bool:
+        """See ``backends.base.Backend``."""
+        return self._beginnings.able
+
+    async def beginning(self, chat: Chat, *, upstream_model: str) -> Remembered | None:
+        """See ``backends.base.Backend``."""
+        if not self.splits or chat.n != 1:
+            return None
+        _, rendered, chosen = self._rendered(chat, upstream_model)
+        if self.spec.kind == "vllm" and chosen.family.switch == "effort":
+            # vLLM puts these models' chats into words without a template, and tells other tokens than it reads.
+            return None
+        return await self._beginnings.of(rendered.fields, self._contexts.get(upstream_model, 0))
+
     def chat(
-        self, chat: Chat, *, upstream_model: str, request_id: str, said: Said = NOTHING_SAID, spent: int = 0
+        self,
+        chat: Chat,
+        *,
+        upstream_model: str,
+        request_id: str,
+        said: Said = NOTHING_SAID,
+        spent: int = 0,
+        beginning: Beginning | None = None,
     ) -> Stream:
         """See ``backends.base.Backend``."""
+        begun = beginning if isinstance(beginning, Remembered) else None
+        attempt = partial(self._attempt, upstream_model, request_id, said.text, begun)
         if not said:
-            return guarded(chat, partial(self._attempt, upstream_model, request_id, ""))
-        attempt = partial(self._attempt, upstream_model, request_id, said.text)
+            return guarded(chat, attempt) if begun is None else begun.noted(guarded(chat, attempt))
         return go_on(self._as_begun(chat, upstream_model), said, spent, attempt)
 
     def _as_begun(self, chat: Chat, upstream_model: str) -> Chat:
@@ -78,6 +105,7 @@ class OpenAIBackend:
 
     async def probe(self) -> Probe:
         found = await probe(self._client, self.spec.kind)
+        self._beginnings.looked(prefix_caching=found.prefix_caching, slots=found.slots)
         self._contexts = {model.id: model.context_length for model in found.models}
         # So that names that come and go cannot pile up.
         self._parses &= self._contexts.keys()
@@ -87,32 +115,38 @@ class OpenAIBackend:
     async def aclose(self) -> None:
         await self._client.aclose()
 
-    def _attempt(self, upstream_model: str, request_id: str, after: str, chat: Chat) -> Stream:
+    def _attempt(
+        self, upstream_model: str, request_id: str, after: str, begun: Remembered | None, chat: Chat
+    ) -> Stream:
         if self.spec.kind != "llamacpp":
             return self._answers(chat, upstream_model, request_id, after)
+        place = {} if begun is None else begun.place
         # llama.cpp refuses more answers than it has slots, and mixes up what they share.
         alone = [chat] if chat.n == 1 else single(chat)
-        streams = [self._answers(one, upstream_model, request_id, after) for one in alone]
+        streams = [self._answers(one, upstream_model, request_id, after, place) for one in alone]
         if echoes(chat):
             # It takes no notice of the wish.
             streams = [echoed(stream, chat.prompt or "") for stream in streams]
         return streams[0] if chat.n == 1 else one_by_one(streams)
 
-    async def _answers(self, chat: Chat, upstream_model: str, request_id: str, after: str) -> Stream:
-        """``after``: words of the answer that came before."""
+    def _rendered(self, chat: Chat, upstream_model: str) -> tuple[str, Rendered, Plan]:
+        """The path that a job goes to, and what is sent there. Raises ``BackendError``."""
         kind, context = self.spec.kind, self._contexts.get(upstream_model, 0)
-        path = _PATH
+        if chat.prompt is not None:
+            return *render_text(chat, kind, upstream_model, context=context), literal(chat)
+        chosen = plan(chat, upstream_model, kind, parses=upstream_model in self._parses, families=self._families)
+        return _PATH, render(chat, kind, upstream_model, chosen, context=context), chosen
+
+    async def _answers(
+        self, chat: Chat, upstream_model: str, request_id: str, after: str, place: Mapping[str, int] = _ANYWHERE
+    ) -> Stream:
+        """``after``: words of the answer that came before. ``place``: fields that name the engine's slot."""
+        path, rendered, chosen = self._rendered(chat, upstream_model)
         if chat.prompt is None:
-            parses = upstream_model in self._parses
-            chosen = plan(chat, upstream_model, kind, parses=parses, families=self._families)
             self._look_at_temperature(chat, upstream_model, chosen)
-            rendered = render(chat, kind, upstream_model, chosen, context=context)
-        else:
-            chosen = literal(chat)
-            path, rendered = render_text(chat, kind, upstream_model, context=context)
         decode = decode_native if path == INFILL else decode_chunk
         reader = CompletionReader(self.spec.name, _new_answers(chat, chosen, rendered, after), decode)
-        body = rendered.body()
+        body = rendered.body(place)
         # vLLM makes it the request's name, and names of requests under way must not meet again.
         headers = {"X-Request-Id": f"{_NOT_IN_IDS.sub('-', request_id)[:64]}-{secrets.token_hex(4)}"}
         try:

@@ -89,6 +89,8 @@ def _vllm(found: Probe, metrics: str) -> Probe:
     found.running = _total(metrics, "vllm:num_requests_running")
     for name, labels, _ in _samples(metrics):
         if name == "vllm:cache_config_info":
+            if "enable_prefix_caching" in labels:
+                found.prefix_caching = labels["enable_prefix_caching"] == "True" and found.prefix_caching is not False
             blocks, size = labels.get("num_gpu_blocks", ""), labels.get("block_size", "")
             if blocks.isdigit() and size.isdigit() and int(blocks) * int(size) > 0:
                 # One row for each engine behind the same address.

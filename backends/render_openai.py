@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,8 +26,8 @@ class Rendered:
     mute: bool = False
     """The client wants the prompt read and no word said; the engine says one at least."""
 
-    def body(self) -> bytes:
-        return msgspec.json.encode(self.fields)
+    def body(self, more: Mapping[str, Any] | None = None) -> bytes:
+        return msgspec.json.encode({**self.fields, **more} if more else self.fields)
 
 
 def render(chat: Chat, kind: Kind, upstream_model: str, chosen: Plan, *, context: int = 0) -> Rendered:

@@ -1,0 +1,239 @@
+"""Prompts read a part at a time, by engines that remember what they have read: their tokens, and how a part is sent.
+
+The tokens are those of the request that follows, as the engine itself makes them, so that this one finds them read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+
+from backends.base import NO_MODEL, BackendError
+from backends.client import Client, decode_json
+from backends.exchange import Patience, Stream
+from backends.failures import early_end, from_payload
+from backends.wire import Events, LineTooLongError
+from buffer.backend import Kind
+from buffer.job import Usage
+
+log = logging.getLogger("doublebuffer.backends")
+
+TOKENS_S = 10.0
+"""How long an engine may take to tell a prompt's tokens. After that the prompt goes whole."""
+MOST_FORGOTTEN = 3
+"""Prompts in a row whose beginning an engine was not found to remember, after which no more is read in parts there."""
+NO_PATH = frozenset({404, 405})
+
+_TOLD_APART = ("model", "messages", "tools", "add_generation_prompt", "continue_final_message", "add_special_tokens")
+"""What vLLM's ``/tokenize`` takes of a chat completion."""
+_TEMPLATE = ("documents", "reasoning_effort")
+"""What a chat completion gives the template besides ``chat_template_kwargs``, and ``/tokenize`` does not take."""
+_CHANGING: Mapping[str, Any] = {
+    "truncate_prompt_tokens": None, "use_beam_search": None, "echo": None, "suffix": None, "cache_prompt": True
+}  # fmt: skip
+"""Fields with which a prompt is not read as it is, or not remembered; and the value that is none."""
+
+
+class Beginnings:
+    """Of one back end that may remember prompts."""
+
+    def __init__(self, client: Client, kind: Kind, patience: Patience) -> None:
+        self.client = client
+        self.kind = kind
+        self.patience = patience
+        self._remembers = False
+        self._missing = False
+        """It does not tell tokens, at least till the next look."""
+        self._forgotten = 0
+        self._slots = 0
+        self._held: set[int] = set()
+
+    @property
+    def able(self) -> bool:
+        return self._remembers and not self._missing and self._forgotten < MOST_FORGOTTEN
+
+    def looked(self, *, prefix_caching: bool | None, slots: int | None) -> None:
+        """What a look at the back end found."""
+        self._slots = slots or 0
+        # With a single slot, whatever came between two parts would take the first one's place.
+        self._remembers = self._slots > 1 if self.kind == "llamacpp" else self.kind == "vllm" and bool(prefix_caching)
+        self._missing = False
+
+    async def of(self, fields: Mapping[str, Any], context: int) -> Remembered | None:
+        """The beginning of a request with these ``fields``. None: it goes whole. ``context``: tokens that prompt and
+        answer may have together, 0 if not told.
+        """
+        if not self.able or any(name in fields and fields[name] != none for name, none in _CHANGING.items()):
+            return None
+        try:
+            async with asyncio.timeout(TOKENS_S):
+                tokens = await self._tokens(fields)
+                if not tokens or (context and len(tokens) >= context):
+                    return None
+                slot = await self._slot() if self.kind == "llamacpp" else None
+        except TimeoutError:
+            log.info("back end %s does not tell a prompt's tokens in time; it goes whole", self.client.name)
+            return None
+        except BackendError as error:
+            if error.status in NO_PATH and error.code != NO_MODEL:
+                self._missing = True
+            log.info("back end %s does not tell a prompt's tokens; it goes whole", self.client.name)
+            return None
+        if slot is None and self.kind == "llamacpp":
+            return None
+        return Remembered(self, fields, tokens, slot)
+
+    def freed(self, slot: int | None) -> None:
+        if slot is not None:
+            self._held.discard(slot)
+
+    def found(self, read: int, cached: int) -> None:
+        """Of a prompt of which ``read`` tokens had been read, the engine found ``cached``."""
+        if cached >= read // 2:
+            self._forgotten = 0
+            return
+        self._forgotten += 1
+        if self._forgotten == MOST_FORGOTTEN:
+            log.warning(
+                "back end %s forgets what it has read of a prompt; long ones go to it whole from now on",
+                self.client.name,
+            )
+
+    async def _tokens(self, fields: Mapping[str, Any]) -> list[int]:
+        """Raises ``BackendError``."""
+        prompt = fields.get("prompt")
+        if isinstance(prompt, list):
+            return prompt
+        if self.kind == "vllm":
+            told = await self._ask("/tokenize", vllm_question(fields))
+        else:
+            if prompt is None:
+                prompt = (await self._ask("/apply-template", fields)).get("prompt")
+            question = {"model": fields["model"], "content": prompt, "add_special": True, "parse_special": True}
+            told = await self._ask("/tokenize", question)
+        tokens = told.get("tokens")
+        if not isinstance(tokens, list) or not all(isinstance(token, int) for token in tokens):
+            raise early_end(self.client.name, "told a prompt's tokens in another form")
+        return tokens
+
+    async def _ask(self, path: str, question: Mapping[str, Any]) -> dict[str, Any]:
+        body = msgspec.json.encode(question)
+        told = decode_json(self.client.name, await self.whole(path, body, first_s=TOKENS_S))
+        if not isinstance(told, dict):
+            raise early_end(self.client.name, "told a prompt's tokens in another form")
+        return told
+
+    async def whole(self, path: str, body: bytes, *, first_s: float, headers: Mapping[str, str] | None = None) -> bytes:
+        """The whole body of an answer. Raises ``BackendError``."""
+        until_at = asyncio.get_running_loop().time() + first_s
+        answer = bytearray()
+        async with (
+            self.client.post(path, body, headers or {}, until_at=until_at) as response,
+            aclosing(self.client.pieces(response)) as pieces,
+        ):
+            while (data := await self.client.next(pieces, until_at)) is not None:
+                answer += data
+        return bytes(answer)
+
+    async def _slot(self) -> int | None:
+        """A slot that is this beginning's own from now on. The last one that is free: a request that names none gets
+        the first of those that suit it as well. Raises ``BackendError``.
+        """
+        told = await self.client.look("/slots")
+        free = idle_slots(decode_json(self.client.name, told.content)) if told is not None else range(self._slots)
+        slot = max((one for one in free if one not in self._held), default=None)
+        if slot is not None:
+            self._held.add(slot)
+        return slot
+
+
+class Remembered:
+    """See ``backends.base.Beginning``."""
+
+    def __init__(self, home: Beginnings, fields: Mapping[str, Any], tokens: list[int], slot: int | None) -> None:
+        self._home = home
+        self._fields = fields
+        self._tokens = tokens
+        self._slot = slot
+        self._read = 0
+
+    @property
+    def tokens(self) -> int:
+        return len(self._tokens)
+
+    @property
+    def place(self) -> dict[str, int]:
+        """What leads a request to where the engine remembers."""
+        return {} if self._slot is None else {"id_slot": self._slot}
+
+    async def read(self, upto: int) -> None:
+        upto = min(upto, self.tokens)
+        path, part = self._part(self._tokens[:upto])
+        home = self._home
+        headers = {"X-Request-Id": f"part-{secrets.token_hex(8)}"}
+        body = msgspec.json.encode(part)
+        check(home.client, await home.whole(path, body, first_s=home.patience.first_s, headers=headers))
+        self._read = max(self._read, upto)
+
+    def _part(self, tokens: Sequence[int]) -> tuple[str, dict[str, Any]]:
+        fields: dict[str, Any] = {"model": self._fields["model"], "prompt": tokens, "temperature": 0}
+        if self._home.kind == "vllm":
+            fields |= {"max_tokens": 1}
+            salt = self._fields.get("cache_salt")
+            return "/v1/completions", fields if salt is None else fields | {"cache_salt": salt}
+        # As a stream, since of these it notes at once that nobody listens any more.
+        fields |= {"n_predict": 0, "cache_prompt": True, "stream": True, "response_fields": ["tokens_cached"]}
+        if "lora" in self._fields:
+            fields["lora"] = self._fields["lora"]
+        return "/completion", fields | self.place
+
+    def close(self) -> None:
+        self._home.freed(self._slot)
+
+    async def noted(self, stream: Stream) -> Stream:
+        """The answer's events; from the counts among them it is seen whether the engine remembered."""
+        async with aclosing(stream):
+            async for events in stream:
+                for event in events:
+                    if isinstance(event, Usage) and event.cached is not None and self._read:
+                        self._home.found(self._read, event.cached)
+                        self._read = 0
+                yield events
+
+
+def vllm_question(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """What vLLM's ``/tokenize`` is asked for the tokens of a chat completion or of a completion with these fields."""
+    if "prompt" in fields:
+        return {"model": fields["model"], "prompt": fields["prompt"]}
+    question: dict[str, Any] = {name: fields[name] for name in _TOLD_APART if name in fields}
+    template: dict[str, Any] = dict(fields.get("chat_template_kwargs") or {})
+    template |= {name: fields[name] for name in _TEMPLATE if name in fields}
+    if "reasoning_effort" in fields:
+        template.setdefault("enable_thinking", fields["reasoning_effort"] != "none")
+    return question | ({"chat_template_kwargs": template} if template else {})
+
+
+def idle_slots(told: Any) -> list[int]:
+    """Of llama.cpp's ``/slots``, those at which nothing runs."""
+    slots = [slot for slot in told if isinstance(slot, dict)] if isinstance(told, list) else []
+    return [slot["id"] for slot in slots if isinstance(slot.get("id"), int) and slot.get("is_processing") is False]
+
+
+def check(client: Client, answer: bytes) -> None:
+    """Looks for an error in the answer to a part, whole or streamed. Raises ``BackendError``."""
+    events = Events()
+    try:
+        payloads = [answer] if answer.startswith(b"{") else [*events.feed(answer), *events.flush()]
+    except LineTooLongError:
+        payloads = []
+    if not payloads:
+        raise early_end(client.name, "closed the connection before it had read the prompt")
+    told = decode_json(client.name, payloads[-1])
+    if isinstance(told, dict) and told.get("error"):
+        raise client.hushed(from_payload(client.name, told["error"]))
