@@ -24,9 +24,18 @@ async def test_vllm() -> None:
     assert found == Probe(
         models=[ModelInfo("a", context_length=1024), ModelInfo("b", context_length=1024)],
         kv_tokens=16_000,
+        prefix_caching=True,
         waiting=2,
         running=4,
     )
+
+
+async def test_vllm_that_forgets_prompts_or_does_not_tell() -> None:
+    told = 'enable_prefix_caching="True"'
+    async with scripted("vllm") as engine:
+        for found, other in ((False, 'enable_prefix_caching="False"'), (None, 'other="True"')):
+            engine.pages["/metrics"] = Status(200, METRICS.replace(told, other))
+            assert (await look(engine, "vllm")).prefix_caching is found
 
 
 @pytest.mark.parametrize("blocks", ["None", "0", ""])
