@@ -17,7 +17,7 @@ NODE_CLIENTS := tests/conformance/node
 PYTEST_FLAGS ?= -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-all test-openwebui chaos soak check format docs compatibility clean
+.PHONY: help up test test-all test-openwebui chaos soak bench-peers check format docs compatibility clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -67,6 +67,21 @@ chaos: $(VENV)/.installed-test ## real processes under a seeded stream of faults
 
 soak: $(VENV)/.installed-test ## full load for half an hour, and whose memory grows; MINUTES=30 CLIENTS=256
 	$(BIN)/python -m tests.chaos.soak --minutes $(or $(MINUTES),30) --clients $(or $(CLIENTS),256)
+
+# Each in an environment of its own: they want other versions of the same libraries, and none of them is ours.
+PEERS := bench/peers
+PEER_SPECS := vllm-router=vllm-router==0.1.17 litellm=litellm[proxy]==1.80.11 openai-rq=openai-rq==0.1.2
+
+bench-peers: $(foreach spec,$(PEER_SPECS),$(PEERS)/$(firstword $(subst =, ,$(spec)))/.installed) ## what `doublebuffer bench overhead` measures beside ours; about 1 GB
+	@command -v nginx /usr/sbin/nginx >/dev/null || apt-get install --yes --quiet nginx || \
+		echo "nginx is not there; on Debian it is installed by: apt-get install nginx" >&2
+
+$(PEERS)/%/.installed: | $(BIN)/python
+	@echo "Installing $* into $(PEERS)/$*."
+	@$(PYTHON) -m venv $(PEERS)/$*
+	@$(PEERS)/$*/bin/python -m pip install --quiet --disable-pip-version-check \
+		'$(patsubst $*=%,%,$(filter $*=%,$(PEER_SPECS)))'
+	@touch $@
 
 check: $(VENV)/.installed-test ## style, types, and the arrows between the parts
 	$(BIN)/ruff check .
