@@ -11,7 +11,7 @@ from typing import Any
 import uvloop
 
 from buffer.setting_sources import SettingsError
-from doublebuffer import VERSION, dead, simulating, studying
+from doublebuffer import VERSION, benching, dead, simulating, studying
 from doublebuffer.flags import add_setting_flags, settings_of
 from doublebuffer.logs import set_up_logs
 
@@ -72,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     dead.add_parser(commands)
     simulating.add_parser(commands)
     studying.add_parser(commands)
+    benching.add_parser(commands)
     return parser
 
 
@@ -82,6 +83,8 @@ def _run(parsed: argparse.Namespace, arguments: list[str]) -> int:
     if parsed.command == "study":
         studying.run(parsed)
         return 0
+    if parsed.command == "bench":
+        return _in_loop(benching.run(parsed))
     if parsed.command == "doctor":
         from doublebuffer.doctor import run_doctor
 
