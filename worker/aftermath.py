@@ -57,9 +57,9 @@ class Aftermath:
         match hand.why:
             case "cancel":
                 return await self.end(hand, CANCELLED)
-            case "drain" if hand.complete:
+            case "drain" | "yield" if hand.complete:
                 return await self.end(hand, DONE)
-            case "drain":
+            case "drain" | "yield":
                 onward = self._onward(hand)
                 if onward is None:
                     return await self.end(hand, WORKER_STOPS)

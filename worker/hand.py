@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import Literal
 
 from buffer.heard import Heard, Said
-from buffer.job import Chat
+from buffer.job import Chat, Usage
 from buffer.records import Granted
 from worker.engine import Engine
 
-Why = Literal["cancel", "lost", "drain"]
+Why = Literal["cancel", "lost", "drain", "yield"]
 """``cancel``: the client has left or asked for it. ``lost``: another owns the job now, or nobody. ``drain``: this
-worker stops."""
+worker stops. ``yield``: a person's job needs the place."""
 
 
 class StoppedError(Exception):
@@ -43,6 +43,7 @@ class Hand:
         "started_at",
         "stream",
         "tokens",
+        "usage",
         "whole",
         "why",
     )
@@ -64,6 +65,8 @@ class Hand:
         """The client gets the answer in one piece, so till its end nothing has been said."""
         self.tokens: int | None = None
         """Tokens of prompt and answer, as the engine counted them."""
+        self.usage: Usage | None = None
+        """All that it counted, of this attempt alone."""
         self.stream = f"{job.id} {job.fence}"
         """Names this attempt: the next one at the same job may begin here before this one is put away."""
         self.started_at = engine.clock()
@@ -90,6 +93,11 @@ class Hand:
     def complete(self) -> bool:
         """All of the answer's words have come; at most counts are missing."""
         return self.heard.finished and self.chat.n == 1
+
+    @property
+    def yields(self) -> bool:
+        """It is background work of which its client has had nothing from this attempt: it may as well begin later."""
+        return self.job.lane == "background" and not self.closing and (self.whole or not self.events)
 
     @property
     def spent(self) -> int:
