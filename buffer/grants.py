@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, cast
 
 from buffer.access import Command, Store
+from buffer.control import Control, read_control
 from buffer.failures import EXPIRED, TAKEN_OVER_TOO_OFTEN, USED_UP
 from buffer.heard import encode_said, fingerprint
 from buffer.job import LANES, End, EndKind, Lane, encode_end
 from buffer.keys import Keys
+from buffer.outcomes import Reaped
 from buffer.records import (
     AppendResult,
     Chunk,
-    Control,
     GivenBack,
     Granted,
     Held,
     Limits,
+    Piece,
     Pulled,
-    Reaped,
     ReleaseResult,
     Renewed,
     SettleResult,
@@ -78,6 +79,8 @@ class Grants:
             limits.long,
             limits.reserved_slots,
             limits.kv_reserve,
+            limits.segment,
+            limits.pause_us,
             micros(lease_s),
             encode_end(EXPIRED),
             int(goes_on),
@@ -92,7 +95,10 @@ class Grants:
         self.store.ring("inbox")
         notes = [note.decode() for note in reply[2]]
         half = len(notes) // 2
-        return Pulled(jobs, reply[1], dict(zip(notes[:half], notes[half:], strict=True)))
+        pieces = [Piece(id.decode(), int(fence), int(upto)) for id, fence, upto in reply[3]]
+        if pieces or reply[4]:
+            self.store.ring("ctl")
+        return Pulled(jobs, reply[1], dict(zip(notes[:half], notes[half:], strict=True)), pieces, int(reply[4]))
 
     async def idle(self, seen: dict[str, str], block_s: float = 30.0) -> bool:
         """Waits until a job is submitted or put back, or credit is freed, since the pull that gave ``seen``. False:
@@ -114,9 +120,9 @@ class Grants:
         self.store.ring("jobs", "inbox")
         return cast(int, reply)
 
-    async def prefilled(self, jobs: Sequence[tuple[str, int]]) -> int:
-        """Frees the prefill credit of jobs (id, fence) whose first token has come. Pull afterwards: something may fit
-        now.
+    async def prefilled(self, jobs: Sequence[Piece]) -> int:
+        """Frees the prefill credit of what has been read: ``upto`` tokens of a prompt; 0: the answer's first token has
+        come. Pull afterwards: something may fit now.
         """
         return cast(int, await self._run("prefilled", *(part for job in jobs for part in job)))
 
@@ -224,16 +230,6 @@ class Grants:
         for _, entries in await self.store.read_streams({key: last_id}, block_s, 100):
             for entry_id, fields in entries:
                 last_id = entry_id
-                if (control := _control(fields)) is not None:
+                if (control := read_control(fields)) is not None:
                     controls.append(control)
         return last_id, controls
-
-
-def _control(fields: Mapping[bytes, bytes]) -> Control | None:
-    """None: it is none of ours."""
-    try:
-        kind, id = fields.get(b"k", b"").decode(), fields.get(b"id", b"").decode()
-        fence = int(fields.get(b"f", b"0"))
-    except ValueError:
-        return None
-    return Control(cast(Any, kind), id, fence) if kind in ("cancel", "pause", "go", "look") else None

@@ -90,7 +90,14 @@ class Keys:
         return f"{self.base}lease"
 
     def load(self, backend: str) -> str:
+        """Hash: job → what it takes there: claimed memory, prompt tokens being sent and read, whether it is long; lane,
+        arrival and score; tokens of its prompt, up to which of them it was sent, and read.
+        """
         return f"{self.base}load:{backend}"
+
+    def pace(self, backend: str) -> str:
+        """Until when nothing more is sent there to be read, but alone: µs."""
+        return f"{self.base}pace:{backend}"
 
     @property
     def backends(self) -> str:

@@ -13,16 +13,10 @@ from buffer.failures import EXPIRED
 from buffer.grants import Grants, micros
 from buffer.job import LANES, End, EndKind, Lane, encode_end
 from buffer.keys import BODY_S
+from buffer.outcomes import CancelResult, Requeued, Watched
 from buffer.past import Past
 from buffer.readings import Depth, Leftover, Load, Peeked, Place
-from buffer.records import (
-    CancelResult,
-    JobState,
-    NewJob,
-    Requeued,
-    Submitted,
-    Watched,
-)
+from buffer.records import JobState, NewJob, Submitted
 
 LARGE_BODY = 65536
 """Bytes above which a body is put into the record ahead of the script, so that no script carries megabytes."""
@@ -91,6 +85,8 @@ class Lanes(Grants):
                     past.started_ago_us,
                     "" if past.first_ago_us is None else past.first_ago_us,
                     job.name,
+                    max(job.prompt, job.prefill),
+                    int(job.splits),
                 )
             )
         results = await self._exchange(commands, eager=lease_s == 0)
@@ -178,7 +174,7 @@ class Lanes(Grants):
     async def load(self, backend: str) -> Load:
         """What a back end carries over all workers."""
         (values,) = await self._exchange([("HVALS", self.keys.load(backend))])
-        shares = [tuple(int(part) for part in value.split(b",")) for value in values]
+        shares = [tuple(map(int, value.split(b",")[:3])) for value in values]
         return Load(len(shares), *(sum(share[i] for share in shares) for i in range(3)))
 
     async def leftovers(self) -> list[Leftover]:

@@ -37,9 +37,13 @@ class NewJob:
     cost: int = 1
     """Expected tokens, prompt and answer: what its user's turn is charged."""
     kv: int = 0
-    """Prompt and expected answer, tokens."""
+    """Tokens of the engine's memory that it claims: its prompt and half of the expected answer."""
     prefill: int = 0
     """Prompt tokens that the engine has to read anew."""
+    prompt: int = 0
+    """All tokens of the prompt; at least ``prefill``."""
+    splits: bool = False
+    """Its prompt may be read in pieces."""
     long: bool = False
     det: bool = False
     """Detached: lives on without its client's connection."""
@@ -53,6 +57,10 @@ class NewJob:
     """What model lists call the model; empty: as ``model``."""
     told: bytes = b""
     """How its answer is to be told to whoever comes back for it; lives as long as the answer."""
+    near: str = ""
+    """The back end that holds the beginning of its prompt, and gets it if it has a place soon; empty: none."""
+    behind: str = ""
+    """The job whose first token it waits for where that one runs: it reads a part of this one's prompt. Empty: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +85,17 @@ class Limits:
     slots: int
     kv: int = 0
     prefill: int = 0
-    """Prompt tokens sent whose first token has not come yet; ``fast`` jobs are counted, and not held up by it."""
+    """Prompt tokens sent whose first token has not come yet; ``fast`` jobs are neither counted nor held up by it."""
     long: int = 0
     reserved_slots: int = 0
     """Slots that only ``fast`` and ``thinking`` jobs may take."""
     kv_reserve: int = 0
     """KV tokens that only ``fast`` and ``thinking`` jobs may take."""
+    segment: int = 0
+    """Tokens of the largest piece of a long prompt; then ``prefill`` is worked out anew at each pull. 0: prompts go
+    whole."""
+    pause_us: int = 0
+    """How long nothing more is sent to be read beside what is, after something was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +125,17 @@ class Granted:
     det: bool
     deadline_us: int
     cost: int
+    prompt: int = 0
+    """All tokens of its prompt, as estimated."""
+    upto: int = 0
+    """Up to which of them it may be read now; 0: all of it, answer included."""
 
     @classmethod
     def read(cls, fields: Sequence[bytes]) -> Granted:
         """As the script gives it."""
         id, fence, model, lane, user, inbox, prefix, base, *rest = (field.decode() for field in fields)
-        spent, fails, taken, arr, waited, kv, prefill, long, det, deadline, cost = (int(number) for number in rest)
+        spent, fails, taken, arr, waited, kv, prefill, long, det, deadline, *more = (int(number) for number in rest)
+        cost, prompt, upto = more
         return cls(
             id=id,
             fence=int(fence),
@@ -138,7 +156,17 @@ class Granted:
             det=det == 1,
             deadline_us=deadline,
             cost=cost,
+            prompt=prompt,
+            upto=upto,
         )
+
+
+class Piece(NamedTuple):
+    """A job in a worker's hands may read more of its prompt: up to this token; 0: all of it, answer included."""
+
+    id: str
+    fence: int
+    upto: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +178,10 @@ class Pulled:
     """When fewer came than were wanted: stream key → last entry at that instant. ``Lanes.idle`` waits for something
     beyond it.
     """
+    pieces: list[Piece] = field(default_factory=list)
+    """Of jobs in this worker's hands. The others' workers are told by their ``ctl`` streams."""
+    look_in_us: int = 0
+    """After so long something may go for which it is only too early; 0: there is nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +195,8 @@ class Renewed:
     """With ``adopt``: the job's new one. Events count from 1 under it."""
     have: int = 0
     """With ``adopt``: the number, under the old fence, of the last event that the gateway has."""
+    upto: int = 0
+    """Up to which token its prompt may be read, should a word of that have been lost; 0: all of it."""
 
 
 class Held(NamedTuple):
@@ -213,38 +247,3 @@ class GivenBack:
 
 ReleaseResult = Literal["waiting", "ended", "lost", "orphan", "gone"]
 """``ended``: the attempts are used up. ``orphan``: as ``Renewed``; ``gone``: nobody asked for it for a lease."""
-
-
-class Reaped(NamedTuple):
-    taken_over: int
-    expired: int
-    """Leases that had run out, of whatever kind."""
-    dead: int
-    freed: int
-    """Places at back ends that became free."""
-
-
-@dataclass(frozen=True, slots=True)
-class Requeued:
-    status: Literal["queued", "waiting", "running", "held", "done", "gone"]
-    """``queued``: done as asked. Else the state of the job, whose fence is another by now."""
-    fence: int
-
-
-@dataclass(frozen=True, slots=True)
-class Watched:
-    inbox_there: bool
-    states: list[tuple[JobState, int]]
-    """State and fence of each job asked for, in that order."""
-
-
-class Control(NamedTuple):
-    """Word from a gateway to the worker that runs a job; ``look`` is to all workers."""
-
-    kind: Literal["cancel", "pause", "go", "look"]
-    id: str
-    """The job's; for ``look``, the name of a back end to look at now."""
-    fence: int
-
-
-CancelResult = Literal["gone", "done", "cancelled", "running"]

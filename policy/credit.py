@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -33,6 +32,10 @@ class Credit(NamedTuple):
     """Places that only the short lanes may take."""
     kv_reserve: int = 0
     """Tokens that only the short lanes may take."""
+    segment: int = 0
+    """Tokens of the largest piece of a prompt; 0: prompts go whole."""
+    pause: float = 0.0
+    """How long nothing more is sent to be read beside what is, after something was; in the unit of all instants."""
 
 
 class Need(NamedTuple):
@@ -65,13 +68,6 @@ class Load:
         self.kv -= need.kv
         self.prefill -= prefill
         self.long -= need.long
-
-
-def load_of(needs: Iterable[Need]) -> Load:
-    load = Load()
-    for need in needs:
-        load.add(need)
-    return load
 
 
 def claim_tokens(prompt: int, output: int) -> int:

@@ -1,25 +1,18 @@
 """The waiting jobs and who of them goes next, as values. Pure.
 
-The same rule as the ``pull`` script's, which the store runs for all workers at once: here it serves the study in
-virtual time, and the tests that compare both.
+The queues of the ``pull`` script, which the store runs for all workers at once: here they serve the study in virtual
+time, and the tests that compare both. What is taken from them, ``policy.pull`` says.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
-from typing import Final, Protocol
 
-from policy.credit import Credit, Load, Need, fits, may_go_first, may_pass
-from policy.lane import SHORT_LANES
+from policy.credit import Need
+from policy.lane import LANES
 from policy.order import Turns, due_after_s, offset_s
-
-LOOK_AT: Final = 16
-"""Jobs that a pull looks at and leaves before it gives up."""
-LOOK_AT_LANE: Final = 4
-"""Of one lane, where others may pass those that do not fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +31,10 @@ class Waiting:
     need: Need
     serial: int
     """Number of its coming, so that equal scores keep the order of arrival."""
+    prompt: int = 0
+    """Tokens of its prompt, of which ``need.prefill`` are to be read anew."""
+    splits: bool = False
+    """It may be read in pieces."""
 
 
 @dataclass(slots=True)
@@ -53,12 +50,6 @@ class _Queue:
     def remove(self, job: Waiting) -> None:
         del self.by_score[bisect_left(self.by_score, (job.score, job.serial), key=lambda entry: entry[:2])]
         del self.by_turn[bisect_left(self.by_turn, (job.tag, job.score, job.serial), key=lambda entry: entry[:3])]
-
-
-class Flight(Protocol):
-    """What the jobs in flight carry: all, or only those of some lanes, or those that came after an instant."""
-
-    def __call__(self, lanes: Collection[str] = ..., *, after: float = ...) -> Load: ...
 
 
 class Lineup:
@@ -78,9 +69,18 @@ class Lineup:
         return iter(self._jobs.values())
 
     def submit(
-        self, job_id: str, *, now_at: float, user: str, need: Need, prefill_s: float, cost: float, model: str = ""
+        self,
+        job_id: str,
+        *,
+        now_at: float,
+        user: str,
+        need: Need,
+        prefill_s: float,
+        cost: float,
+        model: str = "",
+        prompt: int | None = None,
     ) -> Waiting:
-        """Puts a new job in its queue."""
+        """Puts a new job in its queue. ``prompt``: tokens of one that may be read in pieces."""
         self._serial += 1
         turns = self._queue(model, need.lane).turns
         due_s = due_after_s(need.lane, self._max_wait_s)
@@ -96,6 +96,8 @@ class Lineup:
             cost=cost,
             need=need,
             serial=self._serial,
+            prompt=need.prefill if prompt is None else prompt,
+            splits=prompt is not None,
         )
         self.put_back(job)
         return job
@@ -121,81 +123,29 @@ class Lineup:
         """An answer took ``cost_more`` than its job was put in with."""
         self._queue(job.model, job.lane).turns.correct(job.user, cost_more, job.tag + job.cost + cost_more)
 
-    def pull(
-        self,
-        *,
-        want: int,
-        credit: Credit,
-        load: Load,
-        models: Sequence[str] = ("",),
-        need_of: Callable[[Waiting], Need] = attrgetter("need"),
-        flight: Flight | None = None,
-    ) -> list[Waiting]:
-        """At most ``want`` jobs that may go now, in order; they leave the queue and are added to ``load``.
-
-        ``need_of``: what a job would take if it went now. With ``flight``, short lanes go first while they hold less
-        than half of the engine, and a job that does not fit is passed by such as leave its room alone, however late
-        they came (``may_pass``). Without it the scores alone decide, and nobody who came more than ``max_wait_s`` later
-        passes; so it is in the script.
-        """
-        taken: list[Waiting] = []
-        skipped: set[str] = set()
-        looks: dict[tuple[str, str], int] = {}
-        bar_at, barred = float("inf"), Need("")
-        while len(taken) < want and load.jobs < credit.slots and len(skipped) < LOOK_AT:
-            shut = {key for key, count in looks.items() if count >= LOOK_AT_LANE} if flight else set()
-            job = self._candidate(models, skipped, shut)
-            if job is None:
-                break
-            due = None if flight and barred.lane else self._first_due(models, skipped)
-            short = self._short(models, skipped, shut) if flight else None
-            if flight and short and may_go_first(need_of(short), flight(SHORT_LANES), credit):
-                job = short
-                if due is not None and due.due_at is not None and due.due_at < min(job.arr_at, bar_at):
-                    bar_at, barred = due.due_at, need_of(due)
-            elif due is not None and due.due_at is not None and job.arr_at > due.due_at:
-                job = due
-            need = need_of(job)
-            free = job.arr_at <= bar_at or (flight and may_pass(need, barred, flight(after=bar_at), credit))
-            if free and fits(need, load, credit):
-                self.remove(job.id)
-                load.add(need)
-                taken.append(job)
-                continue
-            skipped.add(job.id)
-            looks[job.model, job.lane] = looks.get((job.model, job.lane), 0) + 1
-            if flight and fits(need._replace(prefill=0), load, credit):
-                continue  # It only waits for a prompt under way to be read, and is asked first when that is done.
-            if job.due_at is not None and job.due_at < bar_at:
-                bar_at, barred = job.due_at, need
-        for key, job in {(job.model, job.lane): job for job in taken}.items():
+    def went(self, jobs: Iterable[Waiting]) -> None:
+        """These were taken, in this order: the clocks of their queues go on."""
+        for key, job in {(job.model, job.lane): job for job in jobs}.items():
             self._queues[key].turns.went(job.tag)
-        return taken
 
-    def oldest_at(self, models: Sequence[str] = ("",)) -> float | None:
-        """When the job came that is due first; None: no such job waits."""
-        job = self._first_due(models, set())
-        return None if job is None else job.arr_at
-
-    def _short(self, models: Sequence[str], skipped: set[str], shut: Collection[tuple[str, str]]) -> Waiting | None:
-        """The next of the short lanes, by score."""
-        heads = [
-            next((entry for entry in self._queues[key].by_score if entry[2].id not in skipped), None)
-            for key in ((model, lane) for model in models for lane in SHORT_LANES)
-            if key in self._queues and key not in shut
-        ]
-        return min((entry for entry in heads if entry), key=lambda entry: entry[:2], default=(0, 0, None))[2]
-
-    def _candidate(self, models: Sequence[str], skipped: set[str], shut: Collection[tuple[str, str]]) -> Waiting | None:
+    def candidate(
+        self,
+        models: Sequence[str],
+        *,
+        lanes: Collection[str] = LANES,
+        skipped: Collection[str] = (),
+        shut: Collection[tuple[str, str]] = (),
+    ) -> Waiting | None:
         """The lowest score first, and within its queue whose turn it is; once that one was looked at, by score
-        alone."""
+        alone. A background job only where nobody else waits. ``skipped``: ids; ``shut``: queues, by model and lane."""
         quiet = not any(
             queue.by_score for key, queue in self._queues.items() if key[0] in models and key[1] != "background"
         )
         queues = [
             queue
             for (model, lane), queue in self._queues.items()
-            if model in models and queue.by_score and (quiet or lane != "background") and (model, lane) not in shut
+            if model in models and lane in lanes and queue.by_score and (quiet or lane != "background")
+            if (model, lane) not in shut
         ]
         if not queues:
             return None
@@ -207,7 +157,8 @@ class Lineup:
             2
         ]
 
-    def _first_due(self, models: Sequence[str], skipped: set[str]) -> Waiting | None:
+    def first_due(self, models: Sequence[str], skipped: Collection[str] = ()) -> Waiting | None:
+        """The job whose longest wait is over first, or will be."""
         heads = (
             next((entry for entry in self._due.get(model, ()) if entry[2].id not in skipped), None) for model in models
         )

@@ -3,6 +3,7 @@ it."""
 
 from __future__ import annotations
 
+from buffer.records import Piece
 from worker.engine import Engine
 from worker.hand import Hand
 from worker.pool import Pool
@@ -21,7 +22,7 @@ async def report_first_pieces(pool: Pool, engine: Engine) -> None:
     """Frees their credit. Raises ``StoreUnavailable``."""
     hands = first_pieces(pool, engine)
     if hands:
-        await pool.lanes.prefilled([(hand.job.id, hand.job.fence) for hand in hands])
+        await pool.lanes.prefilled([Piece(hand.job.id, hand.job.fence, 0) for hand in hands])
         for hand in hands:
             hand.prefilled = True
         if pool.stopping or not engine.able:

@@ -8,9 +8,10 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
+from buffer.control import Control
 from buffer.lanes import Lanes
 from buffer.load import BackendState
-from buffer.records import Control, Granted, Limits, Pulled
+from buffer.records import Granted, Limits, Pulled
 from buffer.replies import ReplyWriter
 from buffer.settings import Settings
 from buffer.store import StoreUnavailable

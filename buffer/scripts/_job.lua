@@ -3,7 +3,7 @@ local JOB_S, DONE_JOB_S, DONE_REPLY_S, CANCELLED_REPLY_S = 3600, 600, 60, 2
 local function read(id)
   local v = call('HMGET', P .. 'job:' .. id, 'st', 'fence', 'n', 'model', 'lane', 'user', 'score', 'tag', 'due', 'arr',
     'cost', 'kv', 'prefill', 'long', 'inbox', 'entry', 'worker', 'backend', 'det', 'deadline', 'taken', 'fails', 'cancel', 'read',
-    'inputs', 'left', 'left_until', 'timeout', 'able_until')
+    'inputs', 'left', 'left_until', 'timeout', 'able_until', 'base', 'prompt', 'splits', 'upto', 'had')
   if not v[1] then
     return nil
   end
@@ -14,14 +14,18 @@ local function read(id)
     entry = v[16] or '', worker = v[17] or '', backend = v[18] or '', det = v[19] == '1', deadline = tonumber(v[20]),
     taken = tonumber(v[21]), fails = tonumber(v[22]), cancel = v[23] or '', read = tonumber(v[24] or '0'),
     inputs = tonumber(v[25] or '0'), left = v[26] or '', left_until = tonumber(v[27] or '0'),
-    timeout = tonumber(v[28] or '120000000'), able_until = tonumber(v[29] or '0'),
+    timeout = tonumber(v[28] or '120000000'), able_until = tonumber(v[29] or '0'), base = v[30] or '',
+    prompt = tonumber(v[31] or v[13]), splits = v[32] == '1', upto = tonumber(v[33] or '0'), had = tonumber(v[34] or '0'),
   }
 end
--- What a running job takes of its back end: once its first token has come, no prefill any more.
+-- What a running job takes of its back end: of prefill, what was sent to be read and is not yet; for `fast`, nobody is to wait.
 local function share(j)
-  local prefill = j.prefill
+  local had = j.had
   if j.read == j.fence then
-    prefill = 0
+    had = j.upto
   end
-  return int(j.kv) .. ',' .. int(prefill) .. ',' .. int(j.long)
+  local prefill = j.lane == 'fast' and 0 or j.upto - had
+  return table.concat({
+    int(j.kv), int(prefill), int(j.long), j.lane, int(j.arr), int(j.score), int(j.prompt), int(j.upto), int(had),
+  }, ',')
 end

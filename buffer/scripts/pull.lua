@@ -1,21 +1,24 @@
--- needs: core job reply place finish count seek owners notes
--- ARGV: now, worker, backend, want, slots, kv, prefill, long, reserved slots, kv reserve, lease, expired end, goes on (1: it
--- can with what others began), names, lanes, models: the number of names of back ends, these, the number of lanes, these, the models. With
--- names: only jobs that one of these has just failed and leaves to others. Returns: granted jobs, waiting, notes (stream, last id, …).
-local worker, backend = ARGV[2], ARGV[3]
-local want, slots = tonumber(ARGV[4]), tonumber(ARGV[5])
-local kv_limit, prefill_limit, long_limit = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
-local reserved, kv_reserve = math.min(tonumber(ARGV[9]), slots - 1), tonumber(ARGV[10])
-local lease, expired, goes_on = tonumber(ARGV[11]), ARGV[12], ARGV[13] == '1'
-local LOOK, MOST_OVER, MOST_GONE = 16, 128, 64
+-- needs: core job reply place finish count seek owners notes flight credit queues
+-- ARGV: now, worker, backend, want, slots, kv, prefill, long, reserved slots, kv reserve, segment, pause, lease, expired end, goes on
+-- (1: it can with what others began), names, lanes, models: the number of names of back ends, these, the number of lanes, these, the
+-- models. With names: only jobs that one of these has just failed and leaves to others. Returns: granted jobs, waiting, notes
+-- (stream, last id, …), further pieces of jobs that this worker has (id, fence, up to which token), and after how many
+-- microseconds something may go for which it is only too early (0: none).
+local worker, backend, want = ARGV[2], ARGV[3], tonumber(ARGV[4])
+local credit = {
+  slots = tonumber(ARGV[5]), kv = tonumber(ARGV[6]), prefill = tonumber(ARGV[7]), long = tonumber(ARGV[8]),
+  reserved = tonumber(ARGV[9]), kv_reserve = tonumber(ARGV[10]), segment = tonumber(ARGV[11]), free = 1,
+}
+local pause, lease, expired, goes_on = tonumber(ARGV[12]), tonumber(ARGV[13]), ARGV[14], ARGV[15] == '1'
+local LOOK, MOST_OVER, MOST_GONE, PACE_S = 16, 128, 64, 60
 
 -- Only queues where somebody waits: nothing comes into one meanwhile.
-local models, queues, allowed, left_by = {}, {}, {}, {}
-local stands_in = tonumber(ARGV[14])
-for i = 15, 14 + stands_in do
+local models, allowed, allowed_lanes, left_by = {}, {}, {}, {}
+local stands_in = tonumber(ARGV[16])
+for i = 17, 16 + stands_in do
   left_by[ARGV[i]] = true
 end
-local lanes_at = 15 + stands_in
+local lanes_at = 17 + stands_in
 local lane_count = tonumber(ARGV[lanes_at])
 for _, model in ipairs(asked(lanes_at + 1 + lane_count)) do
   if people(model) > 0 or background(model) > 0 then
@@ -24,91 +27,30 @@ for _, model in ipairs(asked(lanes_at + 1 + lane_count)) do
 end
 for i = lanes_at + 1, lanes_at + lane_count do
   allowed[ARGV[i]] = true
-  for _, model in ipairs(models) do
-    local name = model .. ':' .. ARGV[i]
-    if call('EXISTS', P .. 'wait:' .. name) == 1 then
-      queues[#queues + 1] = {model = model, lane = ARGV[i], name = name}
-    end
-  end
+  allowed_lanes[#allowed_lanes + 1] = ARGV[i]
 end
+local queues = waiting_queues(models, allowed_lanes)
 
 -- Not written each time: when memory is full, a script that begins with it is refused, and one that begins with a release is not.
 if call('SISMEMBER', P .. 'backends', backend) == 0 then
   call('SADD', P .. 'backends', backend)
 end
-local load_key = P .. 'load:' .. backend
-local used, used_kv, used_prefill, used_long = 0, 0, 0, 0
-for _, value in ipairs(call('HVALS', load_key)) do
-  local kv, prefill, long = string.match(value, '^(%d+),(%d+),(%d+)$')
-  used, used_kv, used_prefill, used_long = used + 1, used_kv + kv, used_prefill + prefill, used_long + long
+local load_key, pace_key = P .. 'load:' .. backend, P .. 'pace:' .. backend
+local flight = flight_at(load_key)
+local next_piece_at = credit.segment > 0 and tonumber(call('GET', pace_key) or '0') or 0
+local function sent_to_be_read()
+  if credit.segment > 0 then
+    next_piece_at = now + pause
+    call('SET', pace_key, int(next_piece_at), 'EX', PACE_S)
+  end
 end
 
--- Jobs that do not fit, and the lowest due of them: nothing that came after it may pass.
-local looked, looked_count, barrier = {}, 0, nil
+-- Jobs that were looked at and left; the lowest due of those that do not fit, and what that one takes: whoever came after that has to
+-- leave its room alone. `read_later`: something would go if less were being read.
+local looked, looked_count, due_looks, barrier, barred, read_later = {}, 0, 0, nil, nil, false
 -- Jobs whose owners have as many places here as they may while others wait. Whoever else waits passes them, however old they are.
 local over, places, others = {}, owners_at(load_key), {}
 
--- The lowest score first; within its queue, whose turn it is.
-local function first(quiet)
-  local best, best_score, head
-  for _, q in ipairs(queues) do
-    if q.lane ~= 'background' or quiet then
-      local top = call('ZRANGE', P .. 'wait:' .. q.name, 0, 0, 'WITHSCORES')
-      if top[1] and (not best or tonumber(top[2]) < best_score) then
-        best, best_score, head = q, tonumber(top[2]), top[1]
-      end
-    end
-  end
-  if not best then
-    return nil
-  end
-  local turn = call('ZRANGE', P .. 'turn:' .. best.name, 0, 0)[1]
-  return {id = turn and string.sub(turn, 18) or head, model = best.model, queue = best, turn = turn}
-end
--- The next by score; where owners over their share are passed over, each queue's next by turn: there the others come soon.
-local function next_one(quiet)
-  local best, best_score
-  for _, q in ipairs(queues) do
-    if q.lane ~= 'background' or quiet then
-      local id, score, turn
-      if #over > 0 then
-        turn = unseen(P .. 'turn:' .. q.name, 18, looked)
-        id, score = turn and string.sub(turn, 18), turn and tonumber(string.sub(turn, 1, 16))
-      else
-        id, score = unseen(P .. 'wait:' .. q.name, 1, looked)
-      end
-      if id and (not best or score < best_score) then
-        best, best_score = {id = id, model = q.model, queue = q, turn = turn}, score
-      end
-    end
-  end
-  return best
-end
--- The next that one of `left_by` leaves to others.
-local function next_left()
-  for _, model in ipairs(models) do
-    local key = P .. 'left:' .. model
-    call('ZREMRANGEBYSCORE', key, '-inf', int(now))
-    for _, id in ipairs(call('ZRANGE', key, 0, -1)) do
-      local told = call('HMGET', P .. 'job:' .. id, 'st', 'left')
-      if told[1] == 'waiting' and left_by[told[2]] and not looked[id] then
-        looked[id] = true
-        return {id = id, model = model}
-      end
-    end
-  end
-  return nil
-end
-local function lowest_due()
-  local best, best_due
-  for _, model in ipairs(models) do
-    local id, due = unseen(P .. 'due:' .. model, 1, looked)
-    if id and (not best or due < best_due) then
-      best, best_due = {id = id, model = model}, due
-    end
-  end
-  return best, best_due
-end
 -- The record of a job that may be granted; nil if it was none, and is away now from wherever it was found.
 local gone = 0
 local function good(c)
@@ -125,109 +67,182 @@ local function good(c)
     end
   end
   gone = gone + 1
-  if c.queue then
-    local score = call('ZSCORE', P .. 'wait:' .. c.queue.name, c.id)
-    call('ZREM', P .. 'wait:' .. c.queue.name, c.id)
-    if score then
-      call('ZREM', P .. 'turn:' .. c.queue.name, turn_member({score = tonumber(score), id = c.id}))
-    end
-    if c.turn then
-      call('ZREM', P .. 'turn:' .. c.queue.name, c.turn)
-    end
-  end
-  call('ZREM', P .. 'due:' .. c.model, c.id)
+  away(c)
   return nil
 end
-local function fits(j)
-  local first_class = j.lane == 'fast' or j.lane == 'thinking'
-  if not first_class and slots - used <= reserved then
-    return false
+-- An engine that tells no memory: places that are kept free are places lost, so none is once somebody has waited for long.
+if credit.kv == 0 and credit.reserved > 0 then
+  local oldest = lowest_due(models, looked)
+  local told = oldest and call('HMGET', P .. 'job:' .. oldest.id, 'arr', 'due') or {}
+  if told[1] and now - tonumber(told[1]) > (tonumber(told[2]) - tonumber(told[1])) / 4 then
+    credit.reserved = 0
   end
-  local kv_room = kv_limit - (first_class and 0 or kv_reserve)
-  if kv_limit > 0 and j.kv > 0 and used_kv > 0 and used_kv + j.kv > kv_room then
-    return false
-  end
-  if long_limit > 0 and j.long > 0 and used_long + j.long > long_limit then
-    return false
-  end
-  return not (prefill_limit > 0 and j.lane ~= 'fast' and j.prefill > 0 and used_prefill > 0
-    and used_prefill + j.prefill > prefill_limit)
 end
 
-local granted, tags = {}, {}
-local function may(j)
-  return not (barrier and j.arr > barrier) and fits(j)
+local function upto_of(j)
+  return next_upto(j.lane, j.prompt, j.prompt - j.prefill, j.splits and j.base == '', credit)
 end
-local function bar(j)
-  if j.due > 0 then
-    barrier = math.min(barrier or j.due, j.due)
+local function need_of(j)
+  local tokens = upto_of(j) - j.prompt + j.prefill
+  if credit.segment > 0 and j.lane ~= 'fast' and flight.reads_before(j.lane) then
+    -- One prompt of a lane is read after the other: side by side both would be late.
+    tokens = NOT_NOW
+  end
+  return {lane = j.lane, kv = j.kv, prefill = tokens, long = j.long}
+end
+
+local granted, pieces, tags = {}, {}, {}
+local function may(j, need)
+  return (not barrier or j.arr <= barrier or may_pass(need, barred, flight.some(barrier), credit)) and fits(need, flight.all, credit)
+end
+local function bar(j, need)
+  need.prefill = 0
+  if fits(need, flight.all, credit) then
+    -- It waits for a prompt under way, and is asked first when that is read.
+    read_later = true
+  elseif j.due > 0 and (not barrier or j.due < barrier) then
+    barrier, barred = j.due, need
   end
 end
 local function grant(j)
-  local more = call('HMGET', j.key, 'prefix', 'base', 'spent', 'started', 'tries')
-  j.backend = backend
+  local more = call('HMGET', j.key, 'prefix', 'spent', 'started', 'tries')
+  j.backend, j.upto, j.had, j.read = backend, upto_of(j), j.prompt - j.prefill, 0
   out(j)
   raise(j)
-  call('HSET', j.key, 'st', 'running', 'worker', worker, 'backend', backend, 'started', more[4] or int(now), 'tries',
-    int((more[5] or 0) + 1))
+  call('HSET', j.key, 'st', 'running', 'worker', worker, 'backend', backend, 'started', more[3] or int(now), 'tries',
+    int((more[4] or 0) + 1), 'upto', int(j.upto), 'had', int(j.had))
   call('ZADD', P .. 'lease', int(now + lease), j.id)
   call('HSET', load_key, j.id, share(j))
   tags[j.model .. ':' .. j.lane] = j.tag
-  used, used_kv, used_prefill, used_long = used + 1, used_kv + j.kv, used_prefill + j.prefill, used_long + j.long
+  flight.take({
+    id = j.id, kv = j.kv, prefill = j.lane == 'fast' and 0 or j.upto - j.had, long = j.long, lane = j.lane, arr = j.arr,
+    score = j.score, prompt = j.prompt, upto = j.upto, had = j.had,
+  })
+  if j.lane ~= 'fast' then
+    sent_to_be_read()
+  end
   places.take(j)
-  mark(j, 0, 'start', more[2] or '')
-  frame(j, 0, 'start', (more[2] or '') .. ' ' .. backend)
+  mark(j, 0, 'start', j.base)
+  frame(j, 0, 'start', j.base .. ' ' .. backend)
   granted[#granted + 1] = {
-    j.id, int(j.fence), j.model, j.lane, j.user, j.inbox, more[1] or '', more[2] or '', more[3] or '0', int(j.fails),
+    j.id, int(j.fence), j.model, j.lane, j.user, j.inbox, more[1] or '', j.base, more[2] or '0', int(j.fails),
     int(j.taken), int(j.arr), int(now - j.arr), int(j.kv), int(j.prefill), int(j.long), j.det and '1' or '0',
-    int(j.deadline), int(j.cost),
+    int(j.deadline), int(j.cost), int(j.prompt), j.upto < j.prompt and int(j.upto) or '0',
   }
 end
-
-while #granted < want and used < slots and looked_count < LOOK and #over < MOST_OVER and gone < MOST_GONE do
-  local c
-  if stands_in > 0 then
-    c = next_left()
+-- The next piece of a prompt, if it may go now.
+local function go_on(half)
+  read_later = true
+  local upto = next_upto(half.lane, half.prompt, half.upto, true, credit)
+  if flight.all.prefill > 0 and flight.all.prefill + upto - half.upto > credit.prefill then
+    return false
+  end
+  local j = read(half.id)
+  if not j then
+    return false
+  end
+  flight.send(half, upto)
+  j.upto = upto
+  call('HSET', j.key, 'upto', int(upto))
+  call('HSET', load_key, j.id, share(j))
+  sent_to_be_read()
+  local told = upto < half.prompt and int(upto) or '0'
+  if j.worker == worker then
+    pieces[#pieces + 1] = {j.id, int(j.fence), told}
   else
-    local quiet = not anybody(models)
-    c = first(quiet)
-    if c and looked[c.id] then
-      c = next_one(quiet)
-    end
+    redis.pcall('XADD', P .. 'ctl:' .. j.worker, 'NOMKSTREAM', '*', 'k', 'piece', 'id', j.id, 'f', int(j.fence), 'u', told)
   end
+  return true
+end
+-- The next that waits, and whether it goes before all others whatever the scores say. nil, and true: one that was none is away now.
+local function next_job()
+  if #granted >= want or flight.all.jobs >= credit.slots or looked_count >= LOOK or #over >= MOST_OVER or gone >= MOST_GONE then
+    return nil, false
+  end
+  if stands_in > 0 then
+    local c = next_left(models, left_by, looked)
+    local j = c and good(c)
+    return j, c and not j
+  end
+  local quiet, by_turn = not anybody(models), #over > 0
+  local c = candidate(queues, looked, quiet, false, by_turn)
   if not c then
-    break
+    return nil, false
   end
-  local j = good(c)
-  if stands_in == 0 then
-    local due, due_at = lowest_due()
-    if j and due and j.arr > due_at then
+  local first = candidate(queues, looked, quiet, true, by_turn)
+  local short = first and good(first)
+  local jumps = short and may_go_first(need_of(short), flight.some(-1, true), credit)
+  local j = (jumps or (first and first.id == c.id)) and short or good(c)
+  if not j or (first and not short) then
+    return nil, true
+  end
+  if due_looks < LOOK_LANE then
+    local due, due_at = lowest_due(models, looked)
+    if due and due_at < j.arr then
+      due_looks, jumps = due_looks + 1, false
       j = good(due)
     end
   end
-  if j and (not allowed[j.lane] or (j.left == backend and now < j.left_until) or (now < j.able_until and not goes_on)) then
+  return j, j and jumps or not j
+end
+local function half_read()
+  for _, half in ipairs(flight.half_read()) do
+    if half.upto == half.had and not looked[half.id] then
+      return half
+    end
+  end
+  return nil
+end
+
+while true do
+  measure(credit, flight.all, now < next_piece_at)
+  local j, jumps = next_job()
+  local half = half_read()
+  if half and ((not j and not jumps) or (j and not jumps and half.score <= j.score)) then
+    looked[half.id] = flight.reads_before(half.lane) or not go_on(half) or nil
+    read_later = true
+  elseif j and (not allowed[j.lane] or (j.left == backend and now < j.left_until) or (now < j.able_until and not goes_on)) then
     -- For another worker; or it failed here, or needs one that can go on with it: another back end is to have it.
     looked[j.id] = true
-  elseif j and places.over(j, slots) then
+  elseif j and places.over(j, credit.slots) then
     looked[j.id] = true
     over[#over + 1] = j
-  elseif j and may(j) then
-    grant(j)
   elseif j then
-    looked[j.id] = true
-    looked_count = looked_count + 1
-    others[j.owner] = true
-    bar(j)
+    local need = need_of(j)
+    if may(j, need) then
+      grant(j)
+    else
+      looked[j.id] = true
+      looked_count = looked_count + 1
+      for _, q in ipairs(queues) do
+        if q.model == j.model and q.lane == j.lane then
+          q.looks = q.looks + 1
+        end
+      end
+      others[j.owner] = true
+      bar(j, need)
+    end
+  elseif not jumps then
+    break
   end
 end
 -- What nobody else waits for is theirs.
 for _, j in ipairs(over) do
-  if #granted < want and used < slots and alone(j.owner, others) then
-    if may(j) then
+  if #granted < want and flight.all.jobs < credit.slots and alone(j.owner, others) then
+    measure(credit, flight.all, now < next_piece_at)
+    local need = need_of(j)
+    if may(j, need) then
       grant(j)
     else
-      bar(j)
+      bar(j, need)
     end
+  end
+end
+-- The prompts that are being read go on where nothing else may go.
+for _, half in ipairs(flight.half_read()) do
+  if half.upto > half.had then
+    measure(credit, flight.all, now < next_piece_at)
+    go_on(half)
   end
 end
 
@@ -240,11 +255,11 @@ for name, tag in pairs(tags) do
 end
 
 local notes = {}
-if #granted < want then
+if #granted < want or want == 0 then
   notes = last_ids()
   if gone >= MOST_GONE then
     -- There may be more of them: so many at once hold up everybody. Whoever reads the bell from these notes on comes again.
     call('XADD', P .. 'bell', 'MAXLEN', 16, '*', 'k', 'pull')
   end
 end
-return {granted, everybody(models), notes}
+return {granted, everybody(models), notes, pieces, read_later and int(math.max(0, next_piece_at - now)) or '0'}

@@ -1,6 +1,6 @@
 -- needs: core job heir
--- ARGV: now, worker, lease, [id, fence, backend] …. Returns for each job: status, inbox, and with adopt: the new fence, and the
--- number of the last event that the gateway had under the old one.
+-- ARGV: now, worker, lease, [id, fence, backend] …. Returns for each job: status, inbox, with adopt: the new fence, and the
+-- number of the last event that the gateway had under the old one; and up to which token its prompt may be read (0: all of it).
 local worker, lease = ARGV[2], tonumber(ARGV[3])
 local ctl = P .. 'ctl:' .. worker
 if call('EXPIRE', ctl, 60) == 0 then
@@ -33,6 +33,10 @@ for i = 4, #ARGV, 3 do
     call('EXPIRE', j.key, JOB_S)
     call('EXPIRE', P .. 'reply:' .. j.id, JOB_S)
   end
+  for k = #result + 1, 4 do
+    result[k] = 0
+  end
+  result[5] = j and result[1] == 'ok' and j.upto < j.prompt and j.upto or 0
   results[#results + 1] = result
 end
 return results

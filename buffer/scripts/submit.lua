@@ -1,7 +1,8 @@
 -- needs: core job place enter count crowd
 -- ARGV: now, id, model, lane, user, inbox, offset, max wait, timeout, cost, kv, prefill, long, det, limit, body, inputs, owner, share,
 -- how long ago it was first submitted, floor, said, base, spent, have, back end, lease (0: it waits), how it is to be told,
--- how often it was tried, how long ago first, how long ago its first word came ('': none), the model's name for clients.
+-- how often it was tried, how long ago first, how long ago its first word came ('': none), the model's name for clients, tokens of
+-- its prompt, whether that may be read in pieces.
 -- An empty body has been put into the record already. Returns: status, fence, state, waiting; where it is over: how many users wait.
 -- A floor restores what the store has lost: over no record, and over one of a lower fence, even if that is done.
 local id, model, lane, user, inbox = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
@@ -60,7 +61,7 @@ local j = {
   id = id, key = key, model = model, lane = lane, user = user, inbox = inbox, entry = '', cost = tonumber(ARGV[10]),
   score = arr + tonumber(ARGV[7]), due = lane == 'background' and 0 or arr + tonumber(ARGV[8]), inputs = inputs,
   timeout = tonumber(ARGV[9]), fence = 0, kv = tonumber(ARGV[11]), prefill = tonumber(ARGV[12]), long = tonumber(ARGV[13]),
-  backend = '', fails = 0, taken = 0,
+  backend = '', fails = 0, taken = 0, arr = arr, prompt = tonumber(ARGV[33]),
 }
 if known then
   -- An older state of the same job: what it was charged, how often it was tried and failed, and since when, still holds.
@@ -90,7 +91,8 @@ call('HSET', key, 'st', 'waiting', 'fence', int(j.fence), 'n', '0', 'fails', int
   'model', model, 'user', user, 'owner', ARGV[18], 'share', ARGV[19], 'score', int(j.score), 'tag', int(j.tag),
   'due', int(j.due), 'arr', int(arr), 'cost', ARGV[10], 'kv', ARGV[11], 'prefill', ARGV[12], 'long', ARGV[13], 'inbox', inbox,
   'det', ARGV[14], 'timeout', ARGV[9], 'deadline', int(arr + j.timeout), 'prefix', ARGV[22], 'base', ARGV[23],
-  'spent', ARGV[24], 'inputs', int(inputs), 'name', ARGV[32])
+  'spent', ARGV[24], 'inputs', int(inputs), 'name', ARGV[32],
+  'prompt', ARGV[33], 'splits', ARGV[34])
 if ARGV[16] ~= '' then
   call('HSET', key, 'body', ARGV[16])
 end
@@ -116,8 +118,10 @@ if lease == 0 then
   enter(j)
   return {floor == 0 and 'new' or 'restored', int(j.fence), 'waiting', waiting + math.max(inputs, 1)}
 end
--- Somebody may be at it still, under the fence that is the floor: a lease long it may come and take it over as it is.
-j.backend = ARGV[26]
+-- Somebody may be at it still, under the fence that is the floor: a lease long it may come and take it over as it is. How far its
+-- prompt was read nobody knows: it goes on with all of it.
+j.backend, j.upto, j.had = ARGV[26], j.prompt, j.prompt - j.prefill
+call('HSET', key, 'upto', int(j.upto), 'had', int(j.had))
 if tonumber(ARGV[25]) > 0 then
   j.read = j.fence
   call('HSET', key, 'read', int(j.fence))

@@ -11,7 +11,7 @@ from buffer.heard import Said, encode_said, fingerprint
 from buffer.job import End
 from buffer.lanes import Lanes
 from buffer.past import Past
-from buffer.records import GivenBack, Granted, Held, Renewed
+from buffer.records import GivenBack, Granted, Held, Piece, Renewed
 from tests.buffer.jobs import (
     INBOX,
     LEASE_S,
@@ -122,7 +122,7 @@ async def test_under_the_old_fence_nothing_can_be_done_any_more(lanes: Lanes, ad
     assert await lanes.append([chunk(granted, 1, "one")]) == ["orphan"]
     assert await lanes.settle("a", granted.fence, 1, DONE) == "orphan"
     assert await lanes.release("a", granted.fence, 1, GivenBack("error")) == "orphan"
-    assert await lanes.prefilled([("a", granted.fence)]) == 0
+    assert await lanes.prefilled([Piece("a", granted.fence, 0)]) == 0
     older = granted.fence - 1
     assert await lanes.append([chunk(granted, 1, "one")._replace(fence=older)]) == ["lost"]
     assert await lanes.settle("a", older, 1, DONE) == "lost"

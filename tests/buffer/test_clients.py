@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+from buffer.control import Control
 from buffer.fold import fold
 from buffer.inbox import Inbox
 from buffer.job import End
 from buffer.lanes import Lanes
-from buffer.records import Control, Held
+from buffer.records import Held
 from buffer.replies import ReplyWriter
 from tests.buffer.jobs import LEASE_S, is_quiet, job, pull, record, words
 from tests.buffer.running import answer, beside, submitted, until

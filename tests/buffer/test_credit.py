@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from buffer.job import End
 from buffer.lanes import Lanes
-from buffer.records import Limits
+from buffer.records import Limits, Piece
 from tests.buffer.jobs import (
     ids,
     job,
@@ -106,8 +106,8 @@ async def test_prefill_credit_is_free_after_the_first_token(lanes: Lanes) -> Non
     granted = (await pull(lanes, 3, limits=limits)).jobs
     assert [one.id for one in granted] == ["a", "f"]
     assert await ids(lanes, 3, limits=limits) == []
-    pairs = [(one.id, one.fence) for one in granted]
-    assert await lanes.prefilled([*pairs, ("a", 1), ("none", 1)]) == 2
+    pairs = [Piece(one.id, one.fence, 0) for one in granted]
+    assert await lanes.prefilled([*pairs, Piece("a", 1, 0), Piece("none", 1, 0)]) == 2
     assert await lanes.prefilled(pairs) == 0
     assert (await lanes.load("b")).prefill == 0
     assert await ids(lanes, 3, limits=limits) == ["b"]

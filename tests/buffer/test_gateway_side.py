@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from buffer.job import End, Failure, decode_end
 from buffer.lanes import Lanes
-from buffer.records import Requeued
+from buffer.outcomes import Requeued
 from tests.buffer.jobs import (
     INBOX,
     LEASE_S,

@@ -7,7 +7,7 @@ import pytest
 from buffer.heard import Said, encode_said, fingerprint
 from buffer.job import End, Failure
 from buffer.lanes import Lanes
-from buffer.records import GivenBack, Granted, Held
+from buffer.records import GivenBack, Granted, Held, Piece
 from tests.buffer.jobs import (
     INBOX,
     LEASE_S,
@@ -60,7 +60,7 @@ async def test_renew_lengthens_the_lease(lanes: Lanes) -> None:
 
 async def test_renew_puts_back_what_the_store_forgot(lanes: Lanes) -> None:
     granted = await running(lanes)
-    await lanes.prefilled([("a", granted.fence)])
+    await lanes.prefilled([Piece("a", granted.fence, 0)])
     await lanes.store.redis.delete(lanes.keys.lease, lanes.keys.load("b"))
     await lanes.renew("w", [Held("a", granted.fence, "b")], LEASE_S)
     assert await lanes.store.redis.zcard(lanes.keys.lease) == 1

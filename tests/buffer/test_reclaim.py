@@ -6,7 +6,8 @@ from typing import Any
 
 from buffer.job import End
 from buffer.lanes import Lanes
-from buffer.records import GivenBack, Held, Reaped, Requeued
+from buffer.outcomes import Reaped, Requeued
+from buffer.records import GivenBack, Held
 from tests.buffer.jobs import (
     INBOX,
     LEASE_S,

@@ -11,6 +11,7 @@ from buffer.inbox import Inbox
 from buffer.job import End
 from buffer.lanes import Lanes
 from buffer.load import WorkerPresence, alive_workers, publish_worker
+from buffer.records import Piece
 from buffer.replies import ReplyWriter
 from buffer.store import StoreUnavailable, open_store
 from tests.buffer.jobs import INBOX, LEASE_S, clocked, ids, job, pull, running, words
@@ -103,7 +104,7 @@ async def test_what_is_under_way_ends_though_memory_is_full(lanes: Lanes) -> Non
         assert lanes.store.away() is None
 
         writer.write(first.id, words("and half"))
-        assert await lanes.prefilled([(first.id, first.fence)]) == 1
+        assert await lanes.prefilled([Piece(first.id, first.fence, 0)]) == 1
         assert await writer.finish(first.id, End("done")) == "ok"
         assert followers[0] is not None
         assert await answer(followers[0]) == ("half and half", End("done"))

@@ -10,7 +10,7 @@ from buffer.heard import Said, encode_said, fingerprint
 from buffer.job import End
 from buffer.lanes import LARGE_BODY, Lanes
 from buffer.past import Past
-from buffer.records import GivenBack, Submitted
+from buffer.records import GivenBack, Piece, Submitted
 from tests.buffer.jobs import INBOX, LEASE_S, chunk, frames, ids, is_quiet, job, kinds, pull, ready, record, running
 
 SAID = Said("so far")
@@ -120,7 +120,7 @@ async def test_a_record_that_knows_more_is_left_alone(lanes: Lanes) -> None:
 
 async def test_it_is_restored_over_an_older_attempt(lanes: Lanes) -> None:
     old = await running(lanes)
-    await lanes.prefilled([("a", old.fence)])
+    await lanes.prefilled([Piece("a", old.fence, 0)])
     await lanes.cancel("a")
     got = await restore(lanes, past(floor=old.fence + 1000, backend="other"))
     assert got.status == "restored"

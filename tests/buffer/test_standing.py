@@ -6,7 +6,7 @@ from buffer.job import End, Failure
 from buffer.keys import DONE_JOB_S, DONE_REPLY_S
 from buffer.lanes import Lanes
 from buffer.letters import Letters
-from buffer.records import GivenBack
+from buffer.records import GivenBack, Piece
 from buffer.standing import Standing, read_standing
 from tests.buffer.jobs import LEASE_S, START, chunk, clocked, job, pull, running
 
@@ -44,7 +44,7 @@ async def test_from_arrival_to_its_end(lanes: Lanes) -> None:
 async def test_an_attempt_after_the_first_changes_no_instant(lanes: Lanes) -> None:
     clock = clocked(lanes)
     granted = await running(lanes, "a")
-    await lanes.prefilled([("a", granted.fence)])
+    await lanes.prefilled([Piece("a", granted.fence, 0)])
     first = await stands(lanes)
     assert first.first_us == clock.now
     clock.forward(1)

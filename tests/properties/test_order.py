@@ -1,113 +1,23 @@
-"""One rule, twice: the pull script for all workers, ``Lineup`` for the study. The same events, the same picks."""
+"""One rule, twice: the pull script for all workers, ``policy.pull`` for the study. The same events, the same picks."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from buffer.job import LANES, End, Lane
-from buffer.lanes import Lanes
-from buffer.records import GivenBack, Granted, Limits, NewJob
-from buffer.store import open_store
-from policy.credit import Credit, Load, Need
-from policy.lineup import Lineup, Waiting
-from policy.order import offset_s
+from buffer.job import LANES
+from policy.credit import Credit
+from tests.properties.both import BACKENDS, W, play
 
-W = 60_000_000
-"""Longest wait; all instants and spans here are µs, which the pure rule takes as well as seconds."""
-START = 1_790_000_000_000_000
-BACKENDS = {"b1": ("m", "n"), "b2": ("n",)}
-
-
-@dataclass
-class Both:
-    """The script's lanes and the pure line-up, told the same."""
-
-    lanes: Lanes
-    credits: dict[str, Credit]
-    lineup: Lineup = field(default_factory=lambda: Lineup(W))
-    loads: dict[str, Load] = field(default_factory=lambda: {name: Load() for name in BACKENDS})
-    jobs: dict[str, Waiting] = field(default_factory=dict)
-    running: list[tuple[str, Granted]] = field(default_factory=list)
-    now: int = START
-
-    async def submit(
-        self, after: int, queue: tuple[str, Lane], user: str, need: tuple[int, int, bool], cost: int
-    ) -> None:
-        self.now += after
-        (model, lane), (kv, prefill, long) = queue, need
-        name = f"j{len(self.jobs)}"
-        wants = Need(lane, kv, prefill, long)
-        self.jobs[name] = self.lineup.submit(
-            name, now_at=self.now, user=user, need=wants, prefill_s=prefill * 250, cost=cost, model=model
-        )
-        submitted = await self.lanes.submit(
-            NewJob(
-                id=name, model=model, lane=lane, user=user, inbox="g:1", body=b"{}", cost=cost, kv=kv, prefill=prefill,
-                long=long, offset_us=int(offset_s(lane, prefill * 250, W)), max_wait_us=W, timeout_us=10**12,
-            )
-        )  # fmt: skip
-        assert submitted.status == "new"
-
-    async def pull(self, after: int, backend: str, want: int) -> None:
-        self.now += after
-        credit, models = self.credits[backend], BACKENDS[backend]
-        pulled = await self.lanes.pull("w", backend, models, want=want, limits=Limits(*credit), lease_s=10**6)
-        picks = self.lineup.pull(want=want, credit=credit, load=self.loads[backend], models=models)
-        assert [job.id for job in pulled.jobs] == [job.id for job in picks], self._about(pulled.jobs, picks)
-        self.running += [(backend, job) for job in pulled.jobs]
-
-    def _about(self, pulled: Sequence[Granted], picks: Sequence[Waiting]) -> str:
-        waiting = [*picks, *(job for job in self.lineup if job.id not in {pick.id for pick in picks})]
-        return f"The script took {[job.id for job in pulled]}, the line-up {[job.id for job in picks]} of {waiting}"
-
-    async def settle(self, after: int, which: int) -> None:
-        """A running job ends, or (an odd number) goes back to its place."""
-        self.now += after
-        if not self.running:
-            return
-        backend, job = self.running.pop(which % len(self.running))
-        self.loads[backend].remove(self.jobs[job.id].need, prefill=job.prefill)
-        if which % 2:
-            assert await self.lanes.release(job.id, job.fence, 1, GivenBack("segment")) == "waiting"
-            self.lineup.put_back(self.jobs[job.id])
-        else:
-            real = job.cost * (which % 3)
-            assert await self.lanes.settle(job.id, job.fence, 1, DONE, real_tokens=real) == "ok"
-            self.lineup.correct(self.jobs[job.id], real - job.cost)
-
-
-def events(needs: st.SearchStrategy[tuple[int, int, bool]]) -> st.SearchStrategy[list[tuple[object, ...]]]:
-    after = st.integers(1, W // 4)
-    queue = st.tuples(st.sampled_from("mn"), st.sampled_from(LANES))
-    submit = st.tuples(st.just("submit"), after, queue, st.sampled_from("abc"), needs, st.integers(1, 50))
-    pull = st.tuples(st.just("pull"), after, st.sampled_from(sorted(BACKENDS)), st.integers(1, 4))
-    settle = st.tuples(st.just("settle"), after, st.integers(0, 11))
-    return st.lists(st.one_of(submit, submit, submit, pull, settle), min_size=4, max_size=40)
-
-
-async def play(credits: dict[str, Credit], told: Sequence[tuple[object, ...]]) -> None:
-    store = await open_store(None)
-    try:
-        both = Both(Lanes(store), credits)
-        both.lanes.clock = lambda: both.now
-        await both.lanes.create_inbox("g:1")
-        for kind, *arguments in told:
-            await getattr(both, str(kind))(*arguments)
-        for backend in sorted(BACKENDS):
-            await both.pull(1, backend, 8)
-    finally:
-        await store.aclose()
-
-
-DONE = End("done")
 ROOM = {name: Credit(slots=1000) for name in BACKENDS}
-NOTHING = st.just((0, 0, False))
-NEEDS = st.tuples(st.integers(0, 80), st.integers(0, 40), st.booleans())
+NOTHING = st.just((0, 0, 0, False, False))
+NEEDS = st.tuples(
+    st.integers(0, 80), st.integers(0, 40) | st.integers(0, 400), st.integers(0, 9), st.booleans(), st.booleans()
+)
 CREDIT = st.builds(
     Credit,
     slots=st.integers(1, 6),
@@ -116,7 +26,19 @@ CREDIT = st.builds(
     long=st.sampled_from((0, 1)),
     reserved_slots=st.sampled_from((0, 1)),
     kv_reserve=st.sampled_from((0, 10)),
+    segment=st.sampled_from((0, 20, 64)),
+    pause=st.sampled_from((0, W // 8)),
 )
+
+
+def events(needs: st.SearchStrategy[tuple[int, int, int, bool, bool]]) -> st.SearchStrategy[list[tuple[object, ...]]]:
+    after = st.integers(1, W // 4)
+    queue = st.tuples(st.sampled_from("mn"), st.sampled_from(LANES))
+    submit = st.tuples(st.just("submit"), after, queue, st.sampled_from("abc"), needs, st.integers(1, 50))
+    pull = st.tuples(st.just("pull"), after, st.sampled_from(sorted(BACKENDS)), st.integers(0, 4))
+    read = st.tuples(st.just("read"), after, st.integers(0, 11))
+    settle = st.tuples(st.just("settle"), after, st.integers(0, 11))
+    return st.lists(st.one_of(submit, submit, submit, pull, pull, read, settle), min_size=4, max_size=40)
 
 
 @settings(max_examples=30, deadline=None)
@@ -125,7 +47,41 @@ def test_the_same_order_where_all_fits(told: list[tuple[object, ...]]) -> None:
     asyncio.run(play(ROOM, told))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.fixed_dictionaries(dict.fromkeys(BACKENDS, CREDIT)), events(NEEDS))
 def test_the_same_picks_where_credit_is_short(credits: dict[str, Credit], told: list[tuple[object, ...]]) -> None:
     asyncio.run(play(credits, told))
+
+
+def drawn(chance: random.Random) -> tuple[dict[str, Credit], list[tuple[object, ...]]]:
+    """What differs often shows late only, in full queues: long schedules, drawn at random, find more there than short
+    ones that shrink."""
+    some, number = chance.choice, chance.randint
+    credits = {
+        name: Credit(
+            slots=number(1, 9),
+            kv=some([0, 1000]),
+            prefill=some([0, 1000]),
+            long=some([0, 2]),
+            reserved_slots=some([0, 1]),
+            kv_reserve=some([0, 80]),
+            segment=some([0, 64, 256]),
+            pause=some([0, 500_000]),
+        )
+        for name in BACKENDS
+    }
+    told: list[tuple[object, ...]] = []
+    for _ in range(25):
+        for _ in range(number(1, 4)):
+            need = (number(0, 900), number(0, 900), number(0, 300), chance.random() < 0.5, chance.random() < 0.5)
+            queue = (some("mn"), some(LANES))
+            told.append(("submit", number(1, 12_000_000), queue, some("uvw"), need, need[0] + 1))
+        steps = [some(["read", "read", "settle"]) for _ in range(number(0, 3))]
+        told += [(step, number(1, 400_000), number(0, 11)) for step in steps]
+        told += [("pull", number(1, 300_000), some(sorted(BACKENDS)), number(0, 4)) for _ in range(number(1, 3))]
+    return credits, told
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_the_same_picks_in_full_queues(seed: int) -> None:
+    await play(*drawn(random.Random(seed)))

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from buffer.control import Control
 from buffer.job import End
-from buffer.records import Control, Pulled
+from buffer.records import Pulled
 from buffer.store import Store, StoreUnavailable, open_store
 from tests.rig.connection import Recorded
 from tests.rig.redis_server import RedisServer, run_redis

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from buffer.lanes import Lanes
+from buffer.outcomes import Requeued
 from buffer.past import Past
-from buffer.records import GivenBack, Granted, Requeued, Submitted
+from buffer.records import GivenBack, Granted, Submitted
 from tests.buffer.jobs import INBOX, LEASE_S, Clock, clocked, job, pull, record, running
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from buffer.lanes import Lanes
+from buffer.records import Piece
 from tests.buffer.guards.mutants import guard
 from tests.buffer.guards.steps import give_back, ids_in, restored, taken_over
 from tests.buffer.jobs import chunk, kinds, pull, ready, record, running
@@ -90,7 +91,7 @@ async def test_its_first_token_is_too(lanes: Lanes) -> None:
     await lanes.append([chunk(granted, 1, "a")])
     began = clock.now
     clock.forward(1)
-    await lanes.prefilled([("a", granted.fence)])
+    await lanes.prefilled([Piece("a", granted.fence, 0)])
     assert (await record(lanes, "a"))["first"] == str(began)
 
 
@@ -101,28 +102,28 @@ async def _prefill(lanes: Lanes) -> bytes | None:
 
 @guard("prefilled", "j and ", "")
 async def test_the_first_token_of_a_job_that_is_gone_counts_for_nothing(lanes: Lanes) -> None:
-    assert await lanes.prefilled([("none", 1)]) == 0
+    assert await lanes.prefilled([Piece("none", 1, 0)]) == 0
 
 
 @guard("prefilled", "j.st == 'running' and ", "")
 async def test_the_first_token_of_a_job_given_back_takes_no_credit(lanes: Lanes) -> None:
     granted = await running(lanes)
     await give_back(lanes, granted)
-    assert await lanes.prefilled([("a", granted.fence)]) == 0
+    assert await lanes.prefilled([Piece("a", granted.fence, 0)]) == 0
     assert await _prefill(lanes) is None
 
 
 @guard("prefilled", "j.fence == tonumber(ARGV[i + 1]) and ", "")
 async def test_the_first_token_of_an_earlier_attempt_frees_nothing(lanes: Lanes) -> None:
     first, second = await taken_over(lanes)
-    assert await lanes.prefilled([("a", first.fence)]) == 0
+    assert await lanes.prefilled([Piece("a", first.fence, 0)]) == 0
     assert await _prefill(lanes) == b"10,5,0"
-    assert await lanes.prefilled([("a", second.fence)]) == 1
+    assert await lanes.prefilled([Piece("a", second.fence, 0)]) == 1
     assert await _prefill(lanes) == b"10,0,0"
 
 
 @guard("prefilled", " and j.read ~= j.fence", "")
 async def test_the_first_token_counts_once(lanes: Lanes) -> None:
     granted = await running(lanes)
-    assert [await lanes.prefilled([("a", granted.fence)]) for _ in range(2)] == [1, 0]
+    assert [await lanes.prefilled([Piece("a", granted.fence, 0)]) for _ in range(2)] == [1, 0]
     assert await ids_in(lanes, "load:b") == ["a"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from buffer.heard import Said
 from buffer.lanes import Lanes
-from buffer.records import Reaped
+from buffer.outcomes import Reaped
 from tests.buffer.guards.mutants import guard
 from tests.buffer.guards.steps import give_back, ids_in, length, letters, pass_by, requeue, state, swept
 from tests.buffer.jobs import LEASE_S, chunk, frames, ids, job, kinds, pull, record, running

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from buffer.lanes import Lanes
-from buffer.records import Reaped
+from buffer.outcomes import Reaped
 from tests.buffer.guards.mutants import guard
 from tests.buffer.guards.steps import change, ids_in, length, letters, pass_by, swept
 from tests.buffer.jobs import LEASE_S, ids, job
