@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, cast
 
-_KINDS = ("cancel", "pause", "go", "look", "piece")
+_KINDS = ("cancel", "pause", "go", "look", "piece", "yield")
 
 
 class Control(NamedTuple):
-    """From a gateway; ``look`` is to all workers, and ``piece`` from one that pulled for the same back end."""
+    """From a gateway; ``look`` is to all workers. ``piece`` and ``yield`` come from one that pulled for the same back
+    end: a person's job needs the place of this one."""
 
-    kind: Literal["cancel", "pause", "go", "look", "piece"]
+    kind: Literal["cancel", "pause", "go", "look", "piece", "yield"]
     id: str
     """The job's; for ``look``, the name of a back end to look at now."""
     fence: int

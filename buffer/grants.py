@@ -11,6 +11,7 @@ from buffer.failures import EXPIRED, TAKEN_OVER_TOO_OFTEN, USED_UP
 from buffer.heard import encode_said, fingerprint
 from buffer.job import LANES, End, EndKind, Lane, encode_end
 from buffer.keys import Keys
+from buffer.memory import Memory
 from buffer.outcomes import Reaped
 from buffer.records import (
     AppendResult,
@@ -62,11 +63,13 @@ class Grants:
         lanes: Sequence[Lane] = LANES,
         left_by: Sequence[str] = (),
         goes_on: bool = True,
+        memory: Memory | None = None,
     ) -> Pulled:
         """Up to ``want`` jobs of these models (queue names), best first, as far as they fit the limits.
 
         ``left_by``: only those that one of these back ends has just failed and leaves to others. ``goes_on``:
-        the back end can go on with an answer that has begun.
+        the back end can go on with an answer that has begun. ``memory``: of one that swaps models, for which jobs of
+        other models wait.
         """
         reply = await self._run(
             "pull",
@@ -88,6 +91,7 @@ class Grants:
             *left_by,
             len(lanes),
             *lanes,
+            *([0] if memory is None else [1 + len(memory.queues), memory.age_us, *memory.queues]),
             *models,
             again=False,
         )

@@ -15,6 +15,9 @@ CANCELLED_REPLY_S = 2
 """How long an answer outlives its job's end; a detached one lives ``DONE_JOB_S``."""
 FAIR_S = 3600
 MODELS_S = 86400
+PLACES_S = 86400
+MEMORY_S = 86400
+"""Lifetimes of what back ends are known by; what has run out is noted anew."""
 INBOX_S = 15
 """Begun anew by each watch (every 5 s)."""
 CTL_S = 60
@@ -98,6 +101,16 @@ class Keys:
     def pace(self, backend: str) -> str:
         """Until when nothing more is sent there to be read, but alone: µs."""
         return f"{self.base}pace:{backend}"
+
+    def places(self, model: str) -> str:
+        """Hash: back end that pulls for the model → how many jobs it takes. Written where that has changed."""
+        return f"{self.base}places:{model}"
+
+    def memory(self, backend: str) -> str:
+        """Hash, of one that swaps models: ``model`` of the last job sent there, ``since`` when, and ``at`` when the swap
+        for it began, µs; 0: not yet, jobs of another run there still.
+        """
+        return f"{self.base}memory:{backend}"
 
     @property
     def backends(self) -> str:

@@ -87,6 +87,8 @@ class Lanes(Grants):
                     job.name,
                     max(job.prompt, job.prefill),
                     int(job.splits),
+                    job.near,
+                    job.behind,
                 )
             )
         results = await self._exchange(commands, eager=lease_s == 0)

@@ -30,6 +30,14 @@ local function flight_at(load_key)
     end
     return load
   end
+  function flight.carries(lane)
+    for _, one in ipairs(flight.jobs) do
+      if one.lane == lane then
+        return true
+      end
+    end
+    return false
+  end
   -- Prompts of which there is more to send, the lowest score first.
   function flight.half_read()
     local some = {}

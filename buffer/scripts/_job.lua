@@ -3,7 +3,7 @@ local JOB_S, DONE_JOB_S, DONE_REPLY_S, CANCELLED_REPLY_S = 3600, 600, 60, 2
 local function read(id)
   local v = call('HMGET', P .. 'job:' .. id, 'st', 'fence', 'n', 'model', 'lane', 'user', 'score', 'tag', 'due', 'arr',
     'cost', 'kv', 'prefill', 'long', 'inbox', 'entry', 'worker', 'backend', 'det', 'deadline', 'taken', 'fails', 'cancel', 'read',
-    'inputs', 'left', 'left_until', 'timeout', 'able_until', 'base', 'prompt', 'splits', 'upto', 'had')
+    'inputs', 'left', 'left_until', 'timeout', 'able_until', 'base', 'prompt', 'splits', 'upto', 'had', 'near', 'behind')
   if not v[1] then
     return nil
   end
@@ -16,6 +16,7 @@ local function read(id)
     inputs = tonumber(v[25] or '0'), left = v[26] or '', left_until = tonumber(v[27] or '0'),
     timeout = tonumber(v[28] or '120000000'), able_until = tonumber(v[29] or '0'), base = v[30] or '',
     prompt = tonumber(v[31] or v[13]), splits = v[32] == '1', upto = tonumber(v[33] or '0'), had = tonumber(v[34] or '0'),
+    near = v[35] or '', behind = v[36] or '',
   }
 end
 -- What a running job takes of its back end: of prefill, what was sent to be read and is not yet; for `fast`, nobody is to wait.

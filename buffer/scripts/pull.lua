@@ -1,8 +1,9 @@
--- needs: core job reply place finish count seek owners notes flight credit queues
+-- needs: core job reply place finish count seek owners notes flight credit queues elsewhere memory yield
 -- ARGV: now, worker, backend, want, slots, kv, prefill, long, reserved slots, kv reserve, segment, pause, lease, expired end, goes on
--- (1: it can with what others began), names, lanes, models: the number of names of back ends, these, the number of lanes, these, the
--- models. With names: only jobs that one of these has just failed and leaves to others. Returns: granted jobs, waiting, notes
--- (stream, last id, …), further pieces of jobs that this worker has (id, fence, up to which token), and after how many
+-- (1: it can with what others began), names, lanes, memory, models: the number of names of back ends, these, the number of lanes,
+-- these, the number of words on memory (0: it swaps no models), these (how long ago a worker looked, the models it found), the models.
+-- With names: only jobs that one of these has just failed and leaves to others. Returns: granted jobs, waiting, notes (stream, last
+-- id, …), further pieces of jobs that this worker has (id, fence, up to which token), and after how many
 -- microseconds something may go for which it is only too early (0: none).
 local worker, backend, want = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local credit = {
@@ -10,7 +11,7 @@ local credit = {
   reserved = tonumber(ARGV[9]), kv_reserve = tonumber(ARGV[10]), segment = tonumber(ARGV[11]), free = 1,
 }
 local pause, lease, expired, goes_on = tonumber(ARGV[12]), tonumber(ARGV[13]), ARGV[14], ARGV[15] == '1'
-local LOOK, MOST_OVER, MOST_GONE, PACE_S = 16, 128, 64, 60
+local LOOK, MOST_OVER, MOST_GONE, MOST_LEFT, PACE_S = 16, 128, 64, 64, 60
 
 -- Only queues where somebody waits: nothing comes into one meanwhile.
 local models, allowed, allowed_lanes, left_by = {}, {}, {}, {}
@@ -19,17 +20,17 @@ for i = 17, 16 + stands_in do
   left_by[ARGV[i]] = true
 end
 local lanes_at = 17 + stands_in
-local lane_count = tonumber(ARGV[lanes_at])
-for _, model in ipairs(asked(lanes_at + 1 + lane_count)) do
+local memory_at = lanes_at + 1 + tonumber(ARGV[lanes_at])
+local models_at = memory_at + 1 + tonumber(ARGV[memory_at])
+for _, model in ipairs(asked(models_at)) do
   if people(model) > 0 or background(model) > 0 then
     models[#models + 1] = model
   end
 end
-for i = lanes_at + 1, lanes_at + lane_count do
+for i = lanes_at + 1, memory_at - 1 do
   allowed[ARGV[i]] = true
   allowed_lanes[#allowed_lanes + 1] = ARGV[i]
 end
-local queues = waiting_queues(models, allowed_lanes)
 
 -- Not written each time: when memory is full, a script that begins with it is refused, and one that begins with a release is not.
 if call('SISMEMBER', P .. 'backends', backend) == 0 then
@@ -44,12 +45,34 @@ local function sent_to_be_read()
     call('SET', pace_key, int(next_piece_at), 'EX', PACE_S)
   end
 end
+-- When something may go for which it is only too early.
+local look_at
+local function look(at)
+  if at and at >= now and (not look_at or at < look_at) then
+    look_at = at
+  end
+end
+-- Not for another worker; it did not fail here, nor needs one that can go on with it: another back end is to have those.
+local function ours(j)
+  return allowed[j.lane] and not (j.left == backend and now < j.left_until) and (goes_on or now >= j.able_until)
+end
+local everyone, elsewhere, memory = models, elsewhere_of(backend, credit.slots, models), nil
+if models_at > memory_at + 1 then
+  memory = memory_of(backend, flight)
+  if stands_in == 0 then
+    models = memory.serves(models, memory_at + 1, models_at - 1, ours, elsewhere)
+    look(memory.look_at)
+  end
+end
+local queues = waiting_queues(models, allowed_lanes)
 
 -- Jobs that were looked at and left; the lowest due of those that do not fit, and what that one takes: whoever came after that has to
 -- leave its room alone. `read_later`: something would go if less were being read.
 local looked, looked_count, due_looks, barrier, barred, read_later = {}, 0, 0, nil, nil, false
 -- Jobs whose owners have as many places here as they may while others wait. Whoever else waits passes them, however old they are.
 local over, places, others = {}, owners_at(load_key), {}
+-- What people's jobs need that found no room here; and how many jobs were left to other back ends.
+local short, left_count = {}, 0
 
 -- The record of a job that may be granted; nil if it was none, and is away now from wherever it was found.
 local gone = 0
@@ -58,6 +81,9 @@ local function good(c)
   if j then
     if j.st == 'waiting' and call('HEXISTS', j.key, 'body') == 1 and (j.det or call('EXISTS', P .. 'inbox:' .. j.inbox) == 1) then
       if j.deadline >= now then
+        if j.near ~= '' and j.near ~= backend then
+          j.prefill = j.prompt
+        end
         return j
       end
       raise(j)
@@ -118,6 +144,9 @@ local function grant(j)
     id = j.id, kv = j.kv, prefill = j.lane == 'fast' and 0 or j.upto - j.had, long = j.long, lane = j.lane, arr = j.arr,
     score = j.score, prompt = j.prompt, upto = j.upto, had = j.had,
   })
+  if memory then
+    memory.sent(j)
+  end
   if j.lane ~= 'fast' then
     sent_to_be_read()
   end
@@ -154,9 +183,18 @@ local function go_on(half)
   end
   return true
 end
+local function left_to_others(j)
+  local us = stands_in == 0 and elsewhere.left(j, flight.all.jobs) or 0
+  if us > 0 then
+    left_count = left_count + 1
+    look(now + us)
+  end
+  return us > 0
+end
 -- The next that waits, and whether it goes before all others whatever the scores say. nil, and true: one that was none is away now.
 local function next_job()
-  if #granted >= want or flight.all.jobs >= credit.slots or looked_count >= LOOK or #over >= MOST_OVER or gone >= MOST_GONE then
+  if #granted >= want or flight.all.jobs >= credit.slots or looked_count >= LOOK or left_count >= MOST_LEFT or #over >= MOST_OVER
+    or gone >= MOST_GONE then
     return nil, false
   end
   if stands_in > 0 then
@@ -164,7 +202,7 @@ local function next_job()
     local j = c and good(c)
     return j, c and not j
   end
-  local quiet, by_turn = not anybody(models), #over > 0
+  local quiet, by_turn = not anybody(everyone), #over > 0
   local c = candidate(queues, looked, quiet, false, by_turn)
   if not c then
     return nil, false
@@ -201,8 +239,7 @@ while true do
   if half and ((not j and not jumps) or (j and not jumps and half.score <= j.score)) then
     looked[half.id] = flight.reads_before(half.lane) or not go_on(half) or nil
     read_later = true
-  elseif j and (not allowed[j.lane] or (j.left == backend and now < j.left_until) or (now < j.able_until and not goes_on)) then
-    -- For another worker; or it failed here, or needs one that can go on with it: another back end is to have it.
+  elseif j and (not ours(j) or left_to_others(j)) then
     looked[j.id] = true
   elseif j and places.over(j, credit.slots) then
     looked[j.id] = true
@@ -220,6 +257,9 @@ while true do
         end
       end
       others[j.owner] = true
+      if j.lane ~= 'background' then
+        short[#short + 1] = {lane = need.lane, kv = need.kv, prefill = need.prefill, long = need.long}
+      end
       bar(j, need)
     end
   elseif not jumps then
@@ -246,6 +286,26 @@ for _, half in ipairs(flight.half_read()) do
   end
 end
 
+if stands_in == 0 and flight.carries('background') then
+  -- Where no place is left, those that would come next have not been looked at.
+  local looks = 0
+  while flight.all.jobs >= credit.slots and #short < LOOK and looks < LOOK do
+    local c = candidate(queues, looked, false, false, #over > 0)
+    local j = c and good(c)
+    if not c then
+      break
+    end
+    looks = looks + 1
+    if j then
+      looked[j.id] = true
+      if ours(j) and not places.over(j, credit.slots) and not left_to_others(j) then
+        short[#short + 1] = need_of(j)
+      end
+    end
+  end
+  look(give_way(flight, credit, short))
+end
+
 -- The queue's clock; users whose turn lies behind it are as good as new.
 for name, tag in pairs(tags) do
   local fair = P .. 'fair:' .. name
@@ -262,4 +322,5 @@ if #granted < want or want == 0 then
     call('XADD', P .. 'bell', 'MAXLEN', 16, '*', 'k', 'pull')
   end
 end
-return {granted, everybody(models), notes, pieces, read_later and int(math.max(0, next_piece_at - now)) or '0'}
+look(read_later and next_piece_at or nil)
+return {granted, everybody(everyone), notes, pieces, look_at and int(look_at - now) or '0'}

@@ -1,0 +1,42 @@
+-- Background work gives its place to people's jobs that lack nothing else: their workers are told, and give back what has said nothing.
+-- `short`: what those jobs need. Gives when to look again: of those asked some may have said something by then, and others are asked.
+local YIELD = 1000000
+local function give_way(flight, credit, short)
+  local willing, room = {}, {jobs = flight.all.jobs, kv = flight.all.kv, prefill = flight.all.prefill, long = flight.all.long}
+  local function without(one)
+    room.jobs, room.kv = room.jobs - 1, room.kv - one.kv
+    room.prefill, room.long = room.prefill - one.prefill, room.long - one.long
+  end
+  for _, one in ipairs(flight.jobs) do
+    if one.lane == 'background' then
+      local told = call('HMGET', P .. 'job:' .. one.id, 'st', 'worker', 'fence', 'yield')
+      if told[4] and now - tonumber(told[4]) < YIELD then
+        without(one)
+      elseif told[1] == 'running' then
+        willing[#willing + 1] = {one = one, worker = told[2], fence = told[3]}
+      end
+    end
+  end
+  -- The one that came last has done least.
+  table.sort(willing, function(a, b)
+    return a.one.arr > b.one.arr or (a.one.arr == b.one.arr and a.one.id < b.one.id)
+  end)
+  local at = 1
+  for _, need in ipairs(short) do
+    if not fits(need, room, credit) and willing[at] then
+      local before = {jobs = room.jobs, kv = room.kv, prefill = room.prefill, long = room.long}
+      local yields = willing[at]
+      without(yields.one)
+      if fits(need, room, credit) then
+        at = at + 1
+        redis.pcall('HSET', P .. 'job:' .. yields.one.id, 'yield', int(now))
+        redis.pcall('XADD', P .. 'ctl:' .. yields.worker, 'NOMKSTREAM', '*', 'k', 'yield', 'id', yields.one.id, 'f', yields.fence)
+      else
+        room = before
+      end
+    end
+    room.jobs, room.kv = room.jobs + 1, room.kv + need.kv
+    room.prefill, room.long = room.prefill + need.prefill, room.long + need.long
+  end
+  return at > 1 and willing[at] and now + YIELD or nil
+end
