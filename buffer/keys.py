@@ -107,8 +107,8 @@ class Keys:
         return f"{self.base}places:{model}"
 
     def memory(self, backend: str) -> str:
-        """Hash, of one that swaps models: ``model`` of the last job sent there, ``since`` when, and ``at`` when the swap
-        for it began, µs; 0: not yet, jobs of another run there still.
+        """Hash, of one that swaps models: ``model`` of the last job sent there, ``since`` when, and ``at`` when the
+        swap for it began, µs; 0: not yet, jobs of another run there still.
         """
         return f"{self.base}memory:{backend}"
 
