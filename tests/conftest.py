@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import ssl
 from collections.abc import Iterator
 
 import pytest
 
 from tests.rig.llama import LlamaServer, run_llama
 from tests.rig.redis_server import RedisServer, run_redis
+
+# Each client of httpx reads all the world's certificates: 20 ms of a core, some thousand times. No test speaks TLS.
+ssl.create_default_context = functools.cache(ssl.create_default_context)
 
 
 @pytest.fixture(scope="session")
