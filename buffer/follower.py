@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 from buffer.answer import Answer
 from buffer.desk import Desk, Want
@@ -39,6 +40,8 @@ class Follower(Answer):
         """Back end of the attempt that is followed; None before the first."""
         self.started_at: float | None = None
         """When word of the first attempt came, by ``time.perf_counter``."""
+        self.on_start: Callable[[], None] | None = None
+        """Called when it comes."""
         self.tries = 0
         """Attempts that there was word of,"""
         self._tried = 0  # and the fence of the last of them
@@ -105,6 +108,8 @@ class Follower(Answer):
             self.tries += 1
         if self.started_at is None:
             self.started_at = time.perf_counter()
+            if self.on_start is not None:
+                self.on_start()
 
     def _follows(self, base: str) -> bool:
         """Whether an attempt from ``base`` on goes on from what was heard; if need be, that is forgotten for it."""

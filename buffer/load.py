@@ -43,6 +43,8 @@ class BackendState(Struct, omit_defaults=True, kw_only=True):
     """Why it is not up: one sentence."""
     fallback_for: list[str] = []
     """Back ends that it stands in for."""
+    learned: dict[str, dict[str, tuple[float, float]]] = {}
+    """Upstream name of a model → name of a figure → what its use has shown it to be, and the samples behind that."""
 
     def queues(self) -> set[str]:
         """The queues of the models that it serves, or served when it was last up."""

@@ -33,7 +33,6 @@ NOT_YET: dict[str, tuple[tuple[object, ...], str]] = {
     "cache": ((False,), "this version has no answer cache, so it can only be off"),
     "cache_ttl_seconds": ((300.0,), "this version has no answer cache, so a lifetime for it would do nothing"),
     "single_flight": ((False, None), "this version joins no requests, so it can only be off"),
-    "refuse_wait_seconds": ((120.0,), "this version predicts no waits, and refuses by DOUBLEBUFFER_QUEUE_LIMIT alone"),
 }
 """Setting → the values that it can have as long as this version lacks what it is for, and why."""
 
@@ -90,8 +89,8 @@ class Settings(BaseSettings):
     )
     refuse_wait_seconds: Annotated[Seconds | dict[Lane, Seconds], BeforeValidator(parse_refuse_wait)] = Field(
         default=120.0,
-        description="Refuse a chat whose predicted wait is longer: one number, or a JSON object by lane. Not in this "
-        "version, which refuses by the queue limit alone.",
+        description="Refuse a chat whose predicted wait is longer: one number, or a JSON object by lane; a lane that "
+        "it does not name is never refused for it.",
     )
     queue_timeout_seconds: Seconds = Field(
         default=120.0, description="A job not started after this time ends with an error."

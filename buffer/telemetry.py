@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -33,6 +33,7 @@ Outcome = Literal["ok", "client_error", "backend_error", "refused", "cancelled",
 AttemptResult = Literal["ok", "refused", "failed", "broken", "cancelled"]
 CacheResult = Literal["hit", "miss", "bypass", "joined"]
 Direction = Literal["prompt", "cached", "completion"]
+Estimate = Literal["prompt_tokens", "output_tokens", "prefill_seconds", "wait_seconds"]
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -40,6 +41,9 @@ _WAITS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 _ANSWERS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 _GAPS_S = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.25, 0.5, 1, 5)
 _WINDOWS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1)
+_RATIOS = (0.1, 0.2, 0.33, 0.5, 0.67, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 5, 10)
+_LEAST_WAIT_S = 0.1
+"""Of shorter waits, nobody asks by how much they were misjudged."""
 _BATCHES = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 64)
 
 
@@ -100,6 +104,18 @@ class Telemetry:
             "bypass": cache.labels("bypass"),
             "joined": cache.labels("joined"),
         }
+
+        estimates = self._histogram("estimate_ratio", "What was expected, as a multiple of what came.", _RATIOS, "kind")
+        self._estimates = {kind: estimates.labels(kind) for kind in get_args(Estimate)}
+
+    def estimated(self, kind: Estimate, expected: float, real: float) -> None:
+        """Compares. Waits of less than a tenth of a second count as that long, and two such are no comparison."""
+        if kind == "wait_seconds":
+            if max(expected, real) < _LEAST_WAIT_S:
+                return
+            expected, real = max(_LEAST_WAIT_S, expected), max(_LEAST_WAIT_S, real)
+        if expected > 0 and real > 0:
+            self._estimates[kind].observe(expected / real)
 
     def request_ended(self, api: Api, lane: str, outcome: Outcome) -> None:
         """Counts a request. ``lane`` is one of the lanes, or ``none`` for a request that never got one."""

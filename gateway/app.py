@@ -60,7 +60,7 @@ def create_app(
     names = sorted({spec.pool for spec in settings.backends}) or ["default"]
     pools, embedding_pools = open_pools(store, names, settings), open_embedding_pools(store, names, settings)
     all_pools = [*pools.values(), *embedding_pools.values()]
-    intake = Intake(settings)
+    intake = Intake(settings, telemetry)
     catalog = Catalog(
         store,
         pools,

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
 from buffer.job import Chat, Failure, Lane, Usage, encode_chat
 from buffer.records import NewJob, Submitted
 from buffer.settings import Settings
+from buffer.telemetry import Telemetry
+from gateway.admission import Admission
+from gateway.beginnings import Beginnings
 from gateway.call import Call
 from gateway.dialects.openwebui import TITLE, task
 from gateway.models import Model
 from gateway.pools import Pool
 from gateway.prompt import newest_user_chars, prompt_parts
 from policy.admission import over_share, queue_full
-from policy.estimate import OutputLengths, Rate, predicted_wait_s, prefill_s
+from policy.credit import claim_tokens
+from policy.estimate import Rate, predicted_wait_s, prefill_s
 from policy.lane import LaneLimits, choose_lane, is_long, lower
 from policy.order import offset_s
-from policy.prefix import Chain, PrefixIndex, chain
+from policy.prefix import Chain, chain
 
 ASKS_TO_THINK = frozenset({"on", "low", "medium", "high", "max"})
 _LONGEST_USER = 64
@@ -35,12 +40,16 @@ class Order:
     links: Chain
     title: bool
     """It asks for the title of a chat that is only just coming in."""
+    output: int = 0
+    """Tokens that its answer is expected to have."""
+    alone_s: float = 0.0
+    """Where its prompt is long: the seconds that it takes on an engine of its own."""
 
 
 class Intake:
-    """Makes orders, and learns from how they end: what prefix caches hold, how long answers are, how fast it goes."""
+    """Makes orders, and learns from what becomes of them: what prefix caches hold, and how fast it goes."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, telemetry: Telemetry) -> None:
         self._settings = settings
         self._limits = LaneLimits(
             fast_chars=settings.fast_chars,
@@ -48,8 +57,9 @@ class Intake:
             fast_tokens=settings.fast_tokens,
             normal_tokens=settings.normal_tokens,
         )
-        self._prefixes = PrefixIndex()
-        self._lengths = OutputLengths()
+        self._beginnings = Beginnings()
+        self._telemetry = telemetry
+        self._admission = Admission(settings, telemetry)
         self._ends = Rate()
 
     def order(self, chat: Chat, model: Model, pool: Pool, call: Call, *, told: bytes = b"", det: bool = False) -> Order:
@@ -58,12 +68,17 @@ class Intake:
 
         Changes nothing here, so that a thread may do it.
         """
-        links = chain(model.queue.encode(), prompt_parts(chat))
+        figures = model.figures
+        parts = list(prompt_parts(chat))
+        links = chain(model.queue.encode(), parts, tokens_per_byte=figures.tokens_per_byte)
         prompt_tokens = links[-1].tokens if links else 1
-        new_tokens = max(1, prompt_tokens - self._prefixes.known(links))
+        known = self._beginnings.of(links, model)
+        new_tokens = max(1, prompt_tokens - known.tokens)
         asked = task(call.headers, chat)
         lane = self._lane(chat, model, call, new_tokens, background=bool(asked))
-        output = self._lengths.expected(lane, chat.max_tokens) * chat.n
+        output = figures.expected_output(lane, chat.max_tokens) * chat.n
+        read_s = prefill_s(new_tokens, figures.prefill_rate)
+        long = is_long(new_tokens, self._limits)
         max_wait_s = self._settings.max_wait_seconds
         job = NewJob(
             id=secrets.token_hex(16),
@@ -73,29 +88,57 @@ class Intake:
             user=user_of(call),
             inbox="",
             body=encode_chat(chat),
-            offset_us=round(offset_s(lane, prefill_s(new_tokens), max_wait_s) * 1e6),
+            offset_us=round(offset_s(lane, read_s, max_wait_s) * 1e6),
             max_wait_us=round(max_wait_s * 1e6),
             timeout_us=round(self._settings.queue_timeout_seconds * 1e6),
             cost=new_tokens + output,
-            kv=prompt_tokens + output,
+            kv=claim_tokens(prompt_tokens, output),
             prefill=new_tokens,
-            long=is_long(new_tokens, self._limits),
+            prompt=max(prompt_tokens, new_tokens),
+            splits=chat.n == 1 and all(part.is_text for part in parts),
+            long=long,
             owner=owner_of(call),
             told=told,
             det=det,
             share=call.share,
+            near=known.near,
+            behind=known.behind,
         )
-        return Order(chat, job, pool, links, title=asked == TITLE)
+        alone_s = read_s + output / chat.n / figures.token_rate if long else 0.0
+        return Order(chat, job, pool, links, asked == TITLE, output, alone_s)
 
-    def started(self, order: Order) -> None:
-        """Its first piece came, so an engine has read its prompt."""
-        self._prefixes.add(order.links)
+    def check(self, orders: Sequence[Order]) -> None:
+        """Raises ``Refusal`` where one of them would have to wait for too long."""
+        self._admission.check([(order.job, order.alone_s) for order in orders])
+
+    def sent(self, order: Order) -> None:
+        """It is on its way to the queue: what shares its beginning need not be read beside it."""
+        self._beginnings.sent(order.job.id, order.links)
+        self._admission.came(order.job, order.alone_s)
+
+    def waits(self, waiting: int) -> None:
+        """The store has it, and says how many wait there."""
+        self._admission.waits(waiting)
+
+    def began(self, order: Order) -> None:
+        """A worker has taken it."""
+        self._admission.began(order.job.id)
+
+    def started(self, order: Order, backend: str) -> None:
+        """Its first piece came from there, so that engine has read its prompt."""
+        self._beginnings.read(order.job.id, order.links, backend)
+
+    def gone(self, order: Order) -> None:
+        """It is over, answered or not."""
+        self._beginnings.gone(order.job.id)
+        self._admission.left(order.job.id)
 
     def ended(self, order: Order, usage: Usage | None) -> None:
         """It was answered, so a place in the queue became free."""
         self._ends.add(time.monotonic())
         if usage is not None:
-            self._lengths.add(order.job.lane, usage.completion)
+            self._telemetry.estimated("prompt_tokens", order.job.prompt, usage.prompt)
+            self._telemetry.estimated("output_tokens", order.output, usage.completion)
 
     def full(self, submitted: Submitted) -> Failure:
         """What a client is told whose job found no place."""
@@ -106,8 +149,12 @@ class Intake:
             refusal, code = queue_full(submitted.waiting, limit, rate), "queue_full"
         return Failure(refusal.reason, refusal.status, code, retry_after_s=refusal.retry_after_s)
 
-    def starts_in_s(self, ahead: int) -> float | None:
-        """When a job will probably start that has ``ahead`` before it; None: nothing has been answered yet."""
+    def starts_in_s(self, model: str, ahead: int) -> float | None:
+        """When a job for the model of that queue will probably start that has ``ahead`` before it; None: nothing has
+        been answered yet."""
+        starts_in_s = self._admission.starts_in_s(model, ahead)
+        if starts_in_s is not None:
+            return starts_in_s
         rate = self._ends.per_s(time.monotonic())
         return predicted_wait_s(ahead + 1, rate) if rate > 0 else None
 

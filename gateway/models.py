@@ -14,6 +14,7 @@ from buffer.load import BackendState
 from buffer.model_records import Families, ModelRecord, alias_names
 from buffer.names import model_key, queue_names
 from gateway.dialects.listing import tagged
+from policy.learned import UNKNOWN, Figures, together
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ class Model:
     """What the name asks by which it was found."""
     stand_ins: Mapping[str, str] = field(default_factory=dict)
     """Back end that does its jobs only in place of another → that other."""
+    figures: Figures = UNKNOWN
+    """What was learned of it by its use, over all back ends."""
 
     @property
     def tagged(self) -> str:
@@ -167,7 +170,18 @@ def _model(queue: str, offers: list[Offer], orgs: set[str], families: Families, 
     shown = min(offers, key=lambda offer: ":" not in offer.name)
     record = families.record(*(offer.info.id for offer in offers), shown.name)
     stand_ins = _stand_ins([offer.state for offer in offers], known)
-    return Model(shown.name, shown.pool, queue, tuple(offers), frozenset(orgs), record, stand_ins=stand_ins)
+    # Under an alias it is offered twice.
+    told = {offer.state.name: offer.state.learned.get(offer.info.id, {}) for offer in offers}
+    return Model(
+        shown.name,
+        shown.pool,
+        queue,
+        tuple(offers),
+        frozenset(orgs),
+        record,
+        stand_ins=stand_ins,
+        figures=together(told.values()),
+    )
 
 
 def _stand_ins(serving: list[BackendState], known: set[str]) -> dict[str, str]:

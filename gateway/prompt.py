@@ -8,28 +8,25 @@ from hashlib import blake2b
 
 from buffer.job import AudioPart, Chat, ImagePart, Message, TextPart
 from policy.estimate import BYTES_PER_TOKEN, IMAGE_TOKENS
+from policy.prefix import Part
 
-_IMAGE_BYTES = IMAGE_TOKENS * BYTES_PER_TOKEN
 _AUDIO_BASE64_BYTES_PER_TOKEN = 1000
 """A second of speech is some ten tokens to the usual encoders, and at least ten kilobytes of base64."""
 
 
-def prompt_parts(chat: Chat) -> Iterator[bytes]:
-    """The prompt as an engine's template would lay it out, tools first.
-
-    What is no text becomes filler that is as long as its tokens and different for different data.
-    """
+def prompt_parts(chat: Chat) -> Iterator[Part]:
+    """The prompt as an engine's template would lay it out, tools first."""
     if chat.tools:
-        yield b"".join(bytes(tool) for tool in chat.tools)
+        yield Part(b"".join(bytes(tool) for tool in chat.tools))
     for message in chat.messages:
-        yield b"".join(_pieces(message))
+        yield _part(message)
     if chat.prompt is not None:
-        yield chat.prompt.encode(errors="replace")
+        yield Part(chat.prompt.encode(errors="replace"))
     if chat.prompt_tokens:
-        # As long as so many tokens are estimated to be.
-        yield array("I", (token & 0xFFFFFFFF for token in chat.prompt_tokens)).tobytes()
+        tokens = array("I", (token & 0xFFFFFFFF for token in chat.prompt_tokens))
+        yield Part(tokens.tobytes(), tokens_per_byte=1 / tokens.itemsize)
     if chat.suffix:
-        yield chat.suffix.encode(errors="replace")
+        yield Part(chat.suffix.encode(errors="replace"))
 
 
 def newest_user_chars(chat: Chat) -> int:
@@ -42,25 +39,26 @@ def newest_user_chars(chat: Chat) -> int:
     return 0
 
 
-def _pieces(message: Message) -> Iterator[bytes]:
-    yield message.role.encode(errors="replace")
+def _part(message: Message) -> Part:
+    other = 0
+    pieces = [message.role.encode(errors="replace")]
     if isinstance(message.content, str):
-        yield message.content.encode(errors="replace")
+        pieces.append(message.content.encode(errors="replace"))
     else:
         for part in message.content:
             match part:
                 case TextPart():
-                    yield part.text.encode(errors="replace")
+                    pieces.append(part.text.encode(errors="replace"))
                 case ImagePart():
-                    yield _filler(part.url, _IMAGE_BYTES)
+                    pieces.append(_digest(part.url))
+                    other += IMAGE_TOKENS
                 case AudioPart():
-                    tokens = len(part.data) // _AUDIO_BASE64_BYTES_PER_TOKEN + 1
-                    yield _filler(part.data, tokens * BYTES_PER_TOKEN)
+                    pieces.append(_digest(part.data))
+                    other += len(part.data) // _AUDIO_BASE64_BYTES_PER_TOKEN + 1
     for call in message.tool_calls:
-        yield call.name.encode(errors="replace")
-        yield call.arguments.encode(errors="replace")
+        pieces += (call.name.encode(errors="replace"), call.arguments.encode(errors="replace"))
+    return Part(b"".join(pieces), other)
 
 
-def _filler(data: str, size: int) -> bytes:
-    digest = blake2b(data.encode(errors="replace"), digest_size=32).digest()
-    return (digest * (size // len(digest) + 1))[:size]
+def _digest(data: str) -> bytes:
+    return blake2b(data.encode(errors="replace"), digest_size=16).digest()

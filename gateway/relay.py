@@ -74,6 +74,7 @@ class Relay:
     async def _follow(
         self, orders: Sequence[Order], client: Client, outlives: Outlives | None
     ) -> tuple[Outcome | None, bool]:
+        self._intake.check(orders)
         submitted_at = time.perf_counter()
         followers = await self._submit_all(orders)
         job = orders[0].job
@@ -85,7 +86,7 @@ class Relay:
             submitted_at,
             client.created,
             det=outlives is not None and outlives.det,
-            on_first=lambda: self._started(orders),
+            on_first=lambda: self._started(orders, followers),
             timers=lambda group: list(map(partial(self._expire_later, group), orders, followers)),
         )
         left_behind = False
@@ -118,7 +119,7 @@ class Relay:
     ) -> None:
         """Looks after jobs whose client has left, to their end."""
         try:
-            end, usages = await outlived(followers, lambda: self._started(orders))
+            end, usages = await outlived(followers, lambda: self._started(orders, followers))
         finally:
             self._close(orders, followers, submitted_at)
         self._ended(orders, usages)
@@ -128,6 +129,7 @@ class Relay:
     def _close(self, orders: Sequence[Order], followers: Sequence[Follower], submitted_at: float) -> None:
         for order, follower in zip(orders, followers, strict=True):
             follower.close()
+            self._intake.gone(order)
             if follower.started_at is not None:
                 waited_s = max(0.0, follower.started_at - submitted_at)
                 self._telemetry.queue_wait[order.job.lane].observe(waited_s)
@@ -185,9 +187,9 @@ class Relay:
                 timer.cancel()
         return end, breaks, [delivery.usage] if merged is None else merged.usages
 
-    def _started(self, orders: Sequence[Order]) -> None:
-        for order in orders:
-            self._intake.started(order)
+    def _started(self, orders: Sequence[Order], followers: Sequence[Follower]) -> None:
+        for order, follower in zip(orders, followers, strict=True):
+            self._intake.started(order, follower.started or "")
 
     async def _submit_all(self, orders: Sequence[Order]) -> list[Follower]:
         """All of them, or none: where one is refused, the others are taken back."""
@@ -195,6 +197,7 @@ class Relay:
         with ExitStack() as taken_back:
             for order in orders:
                 follower = await self._submit(order)
+                taken_back.callback(self._intake.gone, order)
                 taken_back.callback(_take_back, follower)
                 followers.append(follower)
             taken_back.pop_all()
@@ -204,14 +207,23 @@ class Relay:
         inbox = order.pool.inbox
         if not inbox.name:  # the store has been away since the start
             raise Refusal(STORE_AWAY, "refused")
+        self._intake.sent(order)
+        follower: Follower | None = None
         try:
             submitted, follower = await inbox.submit(
                 order.job, limit=self._queue_limit, whole=not order.chat.stream, chat=order.chat
             )
         except StoreUnavailable:
             raise Refusal(STORE_AWAY, "refused") from None
+        finally:
+            if follower is None:
+                self._intake.gone(order)
         if follower is None:
             raise Refusal(self._intake.full(submitted), "refused")
+        self._intake.waits(submitted.waiting)
+        follower.on_start = partial(self._intake.began, order)
+        if follower.started_at is not None:
+            follower.on_start()
         return follower
 
     def _expire_later(self, group: asyncio.TaskGroup, order: Order, follower: Follower) -> asyncio.TimerHandle:

@@ -62,7 +62,7 @@ def told_of(standing: Standing, intake: Intake) -> dict[str, Any]:
     waits = standing.state == "waiting"
     told = read_told(standing.told)
     failure = failure_of(standing.end) if standing.end is not None else None
-    starts_in_s = intake.starts_in_s(standing.ahead) if waits else None
+    starts_in_s = intake.starts_in_s(standing.model, standing.ahead) if waits else None
     return {
         "id": standing.id,
         "object": "request",

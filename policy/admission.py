@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -50,10 +51,13 @@ def admit(
         return queue_full(waiting, queue_limit, drain_rate)
     longest_s = refuse_wait_s(lane, refuse_wait)
     if longest_s is not None and predicted_wait_s > longest_s:
-        over_s = predicted_wait_s - longest_s
+        over = predicted_wait_s - longest_s
+        if drain_rate > 0:
+            # A place becomes free when a job starts, and not in between.
+            over = math.ceil(over * drain_rate) / drain_rate
         return Refuse(
             503,
-            max(1, min(120, round(over_s + 0.5))),
+            max(1, min(120, math.ceil(over))),
             f"The expected wait ({predicted_wait_s:.0f} s) is over the {longest_s:g} s allowed; try again later.",
         )
     return ACCEPT

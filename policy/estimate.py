@@ -106,6 +106,30 @@ class Drain:
         self._since_at = now_at
         self.waiting -= 1
 
+    def left(self) -> None:
+        """One of them will never start."""
+        self.waiting -= 1
+
+    def usual_s(self, alone_s: float = 0.0) -> float:
+        """Seconds between two starts, the mean error of that on top; 0 where nothing was seen yet. ``alone_s``: what a
+        job takes if they go one by one, for as long as none has waited behind another.
+        """
+        return (alone_s if self._gap_s.value is None else self._gap_s.value) + (self._off_s.value or 0.0)
+
+    def wait_s(self, ahead: float, now_at: float, alone_s: float = 0.0) -> float:
+        """Seconds until the last of ``ahead`` jobs starts, those of the lane that wait and the one in question;
+        ``alone_s`` as for ``usual_s``. 0 where nothing was seen yet: a service that has not answered anything must not
+        refuse.
+
+        What the present gap has taken beyond the usual is waited for once, not by each of them: an engine that loads a
+        model, or a worker that died, holds up all of them together.
+        """
+        usual_s = self.usual_s(alone_s)
+        if ahead <= 0 or usual_s <= 0:
+            return 0.0
+        under_way_s = now_at - self._since_at if self.waiting else 0.0
+        return max(usual_s, 2 * under_way_s) + max(0.0, ahead - 1) * usual_s
+
     def per_s(self, now_at: float, alone_s: float = 0.0) -> float:
         """On the careful side, so that who is let in finds it so: the mean, its mean error, and the time that the
         present gap has taken already. ``alone_s``: what a job takes if they go one by one, for as long as none has

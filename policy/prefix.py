@@ -3,6 +3,7 @@ of tools. Pure."""
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Iterable
 from hashlib import blake2b
@@ -27,21 +28,41 @@ Chain = tuple[Link, ...]
 """The beginnings of one prompt, shortest first."""
 
 
-def chain(seed: bytes, parts: Iterable[bytes], *, after: Chain = ()) -> Chain:
-    """The beginnings of a prompt made of ``parts`` (tools first, then the messages, each in any stable form).
+class Part(NamedTuple):
+    """A piece of a prompt: a message, or all tools."""
+
+    data: bytes
+    """In any stable form. Of pictures and sound only what tells one from the other."""
+    other: int = 0
+    """Tokens of what is no text."""
+    tokens_per_byte: float | None = None
+    """None: those of the model's text."""
+
+    @property
+    def is_text(self) -> bool:
+        """And nothing else."""
+        return not self.other and self.tokens_per_byte is None
+
+
+def chain(
+    seed: bytes, parts: Iterable[Part | bytes], *, after: Chain = (), tokens_per_byte: float = 1 / BYTES_PER_TOKEN
+) -> Chain:
+    """The beginnings of a prompt made of ``parts``, tools first, then the messages.
 
     ``seed`` names what must be the same for a cache to serve: the model. ``after`` goes on from another chain, such as
-    that of the request whose answer is now a part of it.
+    that of the request whose answer is now a part of it. ``tokens_per_byte``: of text; it changes no digest.
     """
     digest, tokens = (after[-1].digest, after[-1].tokens) if after else (_digest(b"", seed), 0)
     links = list(after)
     for part in parts:
-        tokens += MESSAGE_TOKENS
-        for start in range(0, len(part) or 1, BLOCK_BYTES):
-            block = part[start : start + BLOCK_BYTES]
+        data, other, known = part if isinstance(part, Part) else Part(part)
+        per_byte = tokens_per_byte if known is None else known
+        tokens += MESSAGE_TOKENS + other
+        for start in range(0, len(data) or 1, BLOCK_BYTES):
+            block = data[start : start + BLOCK_BYTES]
             # The mark keeps "ab" + "c" and "a" + "bc" apart: a part's first block is another thing than its second.
             digest = _digest(digest + (b"+" if start else b"|"), block)
-            tokens += -(-len(block) // BYTES_PER_TOKEN)
+            tokens += math.ceil(len(block) * per_byte)
             links.append(Link(digest, tokens))
     return tuple(links)
 

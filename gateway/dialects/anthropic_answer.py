@@ -9,7 +9,8 @@ from gateway.dialects.blocks import Block, Blocks, Step
 from gateway.dialects.errors import failure_of, sentence
 from gateway.dialects.text import dump, quote
 from gateway.prompt import prompt_parts
-from policy.estimate import estimate_tokens
+from policy.estimate import BYTES_PER_TOKEN
+from policy.prefix import chain
 
 _TYPES = {
     400: "invalid_request_error",
@@ -42,10 +43,10 @@ def error(failure: Failure, request_id: str) -> bytes:
     )
 
 
-def token_count(chat: Chat) -> int:
+def token_count(chat: Chat, tokens_per_byte: float = 1 / BYTES_PER_TOKEN) -> int:
     """About how many tokens its prompt has: nobody but an engine could count them."""
-    size = sum(len(part) for part in prompt_parts(chat))
-    return estimate_tokens(size, messages=len(chat.messages))
+    links = chain(b"", prompt_parts(chat), tokens_per_byte=tokens_per_byte)
+    return links[-1].tokens if links else 1
 
 
 class _Message:

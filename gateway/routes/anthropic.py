@@ -32,9 +32,10 @@ def count_routes(services: Services) -> APIRouter:
     async def count_tokens(request: Request) -> Response:
         body = await read_body(call_of(request.scope), request.receive, settings.max_body_bytes)
         chat = anthropic.parse_count(body, allow_image_urls=settings.allow_image_urls)
-        if await services.catalog.resolve(chat.model) is None:
+        model = await services.catalog.resolve(chat.model)
+        if model is None:
             raise Refusal(anthropic.unknown_model(chat.model))
-        count = b'{"input_tokens":%d}' % anthropic.token_count(chat)
+        count = b'{"input_tokens":%d}' % anthropic.token_count(chat, model.figures.tokens_per_byte)
         return Response(count, headers={"content-type": JSON.decode()})
 
     return router

@@ -26,7 +26,7 @@ SAMPLES: dict[str, tuple[str, object, object]] = {
     "max_in_flight": ("6", 6, 6),
     "max_wait_seconds": ("30", 30, 30.0),
     "queue_limit": ("50", 50, 50),
-    "refuse_wait_seconds": ("120", 120, 120.0),
+    "refuse_wait_seconds": ("45", 45, 45.0),
     "queue_timeout_seconds": ("60", 60, 60.0),
     "max_attempts": ("1", 1, 1),
     "lease_seconds": ("2.5", 2.5, 2.5),

@@ -90,7 +90,7 @@ def test_any_json_object(dialect, body):
         failure = refused.failure
     else:
         assert encode_chat(decode_chat(encode_chat(found))) == encode_chat(found)
-        assert all(isinstance(part, bytes) for part in prompt_parts(found))
+        assert all(isinstance(part.data, bytes) for part in prompt_parts(found))
         # What was asked can be said back.
         json.loads(dialect.Whole(found, id="abc", created=CREATED).end(End("done"), CREATED)[1])
         return

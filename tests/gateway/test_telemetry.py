@@ -10,7 +10,7 @@ from buffer.telemetry import BackendGauges, Gauges, Telemetry
 
 NAMES = {
     "requests_total", "queue_depth", "oldest_wait_seconds", "queue_wait_seconds", "batch_size", "batch_window_seconds",
-    "time_to_first_token_seconds", "inter_token_seconds", "request_seconds", "tokens_total", "in_flight",
+    "time_to_first_token_seconds", "inter_token_seconds", "estimate_ratio", "request_seconds", "tokens_total", "in_flight",
     "in_flight_limit", "backend_up", "breaker_open", "attempts_total", "taken_over_total", "resumed_total",
     "dead_letter_total", "cache_total", "workers",
 }  # fmt: skip

@@ -113,3 +113,19 @@ def test_gaps_that_differ_are_reckoned_longer() -> None:
             at += gap
             drain.went(at)
     assert uneven.per_s(at) < even.per_s(at) == pytest.approx(0.1)
+
+
+def test_the_wait_is_what_those_before_it_take() -> None:
+    drain = Drain()
+    drain.came(0.0)
+    assert drain.wait_s(2, 50.0) == 0.0, "nothing was seen yet"
+    assert drain.wait_s(2, 0.0, alone_s=10.0) == 20.0
+    for at in (0.0, 0.0, 0.0, 0.0, 0.0):
+        drain.came(at)
+    for at in (2.0, 4.0, 6.0):
+        drain.went(at)
+    assert drain.waiting == 3
+    assert drain.wait_s(4, 6.0) == pytest.approx(8.0)
+    assert drain.wait_s(4, 26.0) == pytest.approx(46.0), "all are held up together, and for as long again"
+    drain.left()
+    assert drain.waiting == 2

@@ -1,0 +1,129 @@
+"""Who has to wait for how long, and whether that is too long for him to be let in."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from buffer.job import Failure
+from buffer.records import NewJob
+from buffer.settings import Settings
+from buffer.telemetry import Telemetry
+from gateway.refusal import Refusal
+from policy.admission import Refuse, admit
+from policy.estimate import Average, Drain
+
+MOST_QUEUES = 512
+"""Of a model and a lane. Models come and go with their back ends; of an older one it is learned anew."""
+_ALL = ""
+"""In place of a lane: of all but the background."""
+_BACKGROUND = "background"
+
+
+@dataclass(slots=True)
+class _Place:
+    """A job that waits."""
+
+    drains: tuple[Drain, ...]
+    came_at: float
+    expected_s: float
+
+
+class Admission:
+    """Learns from the jobs of this gateway alone: where there are several, each has a part of the queue before it, and
+    sees just that part start. Instants are of ``clock``, in seconds.
+    """
+
+    def __init__(self, settings: Settings, telemetry: Telemetry, clock: Callable[[], float] = time.monotonic) -> None:
+        longest = settings.refuse_wait_seconds
+        self._refuse_wait: float | Mapping[str, float] = dict(longest.items()) if isinstance(longest, dict) else longest
+        self._queue_limit = settings.queue_limit
+        self._telemetry = telemetry
+        self._clock = clock
+        self._drains: OrderedDict[tuple[str, str], Drain] = OrderedDict()
+        """By queue name of the model, and lane."""
+        self._places: dict[str, _Place] = {}
+        self._part = Average(weight=0.2)
+        """Of all that wait anywhere, those that came in here."""
+
+    def check(self, jobs: Sequence[tuple[NewJob, float]]) -> None:
+        """Raises ``Refusal`` where one of them would wait too long. Nothing of them has been submitted yet. With each:
+        the seconds that it takes on an engine of its own, if that is long, else 0.
+        """
+        asked: Counter[tuple[str, str]] = Counter()
+        for job, alone_s in jobs:
+            lane = job.lane
+            if lane == _BACKGROUND:
+                continue
+            asked[job.model, lane] += 1
+            drain = self._drains.get((job.model, lane))
+            if drain is None:
+                continue
+            verdict = admit(
+                lane,
+                waiting=0,  # the store counts
+                queue_limit=self._queue_limit,
+                predicted_wait_s=self._wait_s(drain, asked[job.model, lane], alone_s),
+                refuse_wait=self._refuse_wait,
+                drain_rate=drain.per_s(self._clock(), alone_s),
+            )
+            if isinstance(verdict, Refuse):
+                failure = Failure(verdict.reason, verdict.status, "wait_too_long", retry_after_s=verdict.retry_after_s)
+                raise Refusal(failure, "refused")
+
+    def came(self, job: NewJob, alone_s: float) -> None:
+        """It is on its way to the queue. Once it has begun or will not, ``began`` or ``left`` has to be called."""
+        model, lane = job.model, job.lane
+        drains = [self._drain(model, lane)]
+        expected_s = self._wait_s(drains[0], 1, alone_s)
+        if lane != _BACKGROUND:
+            drains.append(self._drain(model, _ALL))
+        now_at = self._clock()
+        for drain in drains:
+            drain.came(now_at)
+        self._places[job.id] = _Place(tuple(drains), now_at, expected_s)
+
+    def waits(self, waiting: int) -> None:
+        """The store told of so many waiting jobs, over all gateways."""
+        mine = sum(drain.waiting for (_, lane), drain in self._drains.items() if lane == _ALL)
+        if waiting > 0 and mine > 0:
+            self._part.add(min(1.0, mine / waiting))
+
+    def began(self, id: str) -> None:
+        """Somebody took the job."""
+        place = self._places.pop(id, None)
+        if place is not None:
+            now_at = self._clock()
+            for drain in place.drains:
+                drain.went(now_at)
+            self._telemetry.estimated("wait_seconds", place.expected_s, now_at - place.came_at)
+
+    def left(self, id: str) -> None:
+        """The job is over. Of one that has begun there is nothing to do."""
+        place = self._places.pop(id, None)
+        if place is not None:
+            for drain in place.drains:
+                drain.left()
+
+    def starts_in_s(self, model: str, ahead: int) -> float | None:
+        """When a job will probably start that has ``ahead`` before it, from whichever gateways; None: nobody knows.
+
+        ``model``: its queue name.
+        """
+        drain = self._drains.get((model, _ALL))
+        if drain is None or not drain.usual_s():
+            return None
+        return drain.wait_s((ahead + 1) * (self._part.value or 1.0), self._clock())
+
+    def _wait_s(self, drain: Drain, more: int, alone_s: float) -> float:
+        """Of the last of ``more`` jobs that join those of the drain. Where nobody waits, there is room."""
+        return drain.wait_s(drain.waiting + more, self._clock(), alone_s) if drain.waiting else 0.0
+
+    def _drain(self, model: str, lane: str) -> Drain:
+        drain = self._drains.setdefault((model, lane), Drain())
+        self._drains.move_to_end((model, lane))
+        if len(self._drains) > MOST_QUEUES:
+            self._drains.popitem(last=False)
+        return drain
