@@ -309,7 +309,8 @@ async def test_the_queue_s_limit_counts_inputs() -> None:
 
 
 async def test_embeddings_hold_up_no_chat_nor_chats_an_embedding() -> None:
-    async with house("vllm", queue_limit=1, max_in_flight=1, breaker_failures=1) as h:
+    places = {"queue_limit": 1, "max_in_flight": 1}
+    async with house("vllm", **places, breaker_failures=1, breaker_cooldown_seconds=0.5) as h:
         h.engine.embeddings.gate = asyncio.Event()
         embeddings = [asyncio.create_task(_one(h, f"text {i}")) for i in range(100)]
         await h.engine.embeddings.received(1)
