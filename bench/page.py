@@ -26,7 +26,7 @@ def page(report: Report) -> str:
     said = "".join(f'<p class="said">{escape(line)}</p>' for line in report.said)
     warned = "".join(f'<p class="said">Note: {escape(line)}</p>' for line in report.warnings)
     parts = [
-        "<h1>What it brings to stand in line at the right door</h1>",
+        "<h1>How long until the first word</h1>",
         "<p>The same requests were sent to one engine twice, in turns: straight to it, and through Doublebuffer, which "
         "decides who goes when. What counts for a person is how long it takes until the first word, and how fast the "
         "others follow; what counts for whoever pays for the engine is how many words it writes in all.</p>",
@@ -73,11 +73,13 @@ def _figures(report: Report) -> list[str]:
     figures = []
     for lane, name in LANES.items():
         lines = {LINES[way]: _first_tokens(report.runs, way, lane, speed) for way in WAYS}
-        heading = f"{name}: so many of 100 have their first word within"
-        figures.append(figure(heading, plot(lines, label=heading, x_name="of 100 requests", log=True)))
+        heading = f"{name}: time to the first word"
+        figures.append(figure(heading, plot(lines, label=heading, x_name="so many of 100 have it by then", log=True)))
     paces = {LINES[way]: _paces(report.runs, way, speed) for way in WAYS}
-    heading = "So many of 100 answers give a word at least every … ms"
-    figures.append(figure(heading, plot(paces, label=heading, x_name="of 100 answers", unit=" ms")))
+    heading = "Time from one word to the next"
+    figures.append(
+        figure(heading, plot(paces, label=heading, x_name="so many of 100 answers are no slower", unit=" ms"))
+    )
     heading = "Requests without their first word, over the first round"
     queues = {LINES[way]: _waiting(report.runs, way, speed) for way in WAYS}
     figures.append(figure(heading, plot(queues, label=heading, x_name="seconds of the engine's time")))

@@ -13,8 +13,9 @@ from doublebuffer.settings_page import settings_page
 
 ROOT = Path(__file__).parents[2]
 DOCS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
-PARTS = ("gateway", "policy", "buffer", "worker", "backends", "simulate", "doublebuffer", "tests", "docs")
-FILE = re.compile(rf"`((?:{'|'.join(PARTS)})/[\w./-]+)`")
+PARTS = ("gateway", "policy", "buffer", "worker", "backends", "simulate", "bench", "doublebuffer")
+PLACES = (*PARTS, "deploy", "tests", "docs")
+FILE = re.compile(rf"`((?:{'|'.join(PLACES)})/[\w./-]+)`")
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#]+)(?:#[^)]*)?\)|src(?:set)?=\"(?!https?:)([^\"]+)\"")
 SETTING = re.compile(r"\bDOUBLEBUFFER_[A-Z_]+\b")
 
@@ -48,7 +49,7 @@ def test_no_setting_is_accepted_that_no_code_reads() -> None:
     """Apart from those that can only be what they are."""
     sources = [
         path.read_text(encoding="utf-8")
-        for part in PARTS[:7]
+        for part in PARTS
         for path in (ROOT / part).rglob("*.py")
         if not path.name.startswith("setting")
     ]
