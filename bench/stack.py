@@ -120,7 +120,8 @@ def _settings(
     if profile.kind == "ollama":
         # It tells neither; its operator knows them.
         backend |= {"max_in_flight": profile.slots, "num_ctx": profile.context_length}
-    settings = {
+    refuse = {lane: wait_s / speed for lane, wait_s in refuse_wait_s.items()} if refuse_wait_s is not None else LONG_S
+    return {
         "REDIS_URL": redis_url,
         "DOUBLEBUFFER_BACKENDS": json.dumps([backend]),
         "DOUBLEBUFFER_PORT": "0",
@@ -129,12 +130,9 @@ def _settings(
         "DOUBLEBUFFER_MAX_WAIT_SECONDS": f"{MAX_WAIT_S / speed:g}",
         "DOUBLEBUFFER_QUEUE_TIMEOUT_SECONDS": f"{LONG_S:g}",
         "DOUBLEBUFFER_FIRST_TOKEN_TIMEOUT_SECONDS": f"{LONG_S:g}",
+        "DOUBLEBUFFER_REFUSE_WAIT_SECONDS": json.dumps(refuse),
         "DOUBLEBUFFER_QUEUE_LIMIT": str(QUEUE_LIMIT),
     }
-    if refuse_wait_s is not None:
-        by_lane = {lane: wait_s / speed for lane, wait_s in refuse_wait_s.items()}
-        settings["DOUBLEBUFFER_REFUSE_WAIT_SECONDS"] = json.dumps(by_lane)
-    return settings
 
 
 async def _ready(stack: Stack) -> None:
