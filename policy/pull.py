@@ -171,7 +171,8 @@ class _Pull:
         """Sends the next piece of a prompt, if it may go now."""
         upto = self._upto(half.lane, half.prompt, half.upto, splits=True)
         load, tokens = self._flight.load, upto - half.upto
-        fit = load.prefill == 0 or load.prefill + tokens <= self._credit.prefill
+        room = self._credit.prefill
+        fit = not room or load.prefill == 0 or load.prefill + tokens <= room
         if not half.under_way and self._flight.reads_before(half.lane):
             fit = False
         if fit:

@@ -79,6 +79,12 @@ local function lowest_due(models, looked)
   end
   return best, best_due
 end
+-- Whether somebody has waited for more than a quarter of the longest wait.
+local function somebody_waited(models)
+  local oldest, due = lowest_due(models, {})
+  local arr = oldest and tonumber(call('HGET', P .. 'job:' .. oldest.id, 'arr') or '')
+  return arr and now - arr > (due - arr) / 4
+end
 -- Out of where it was found.
 local function away(c)
   if c.queue then

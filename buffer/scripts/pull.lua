@@ -1,4 +1,4 @@
--- needs: core job reply place finish count seek owners notes flight credit queues elsewhere memory yield
+-- needs: core job reply place finish count seek owners notes flight credit queues elsewhere memory yield sending
 -- ARGV: now, worker, backend, want, slots, kv, prefill, long, reserved slots, kv reserve, segment, pause, lease, expired end, goes on
 -- (1: it can with what others began), names, lanes, memory, models: the number of names of back ends, these, the number of lanes,
 -- these, the number of words on memory (0: it swaps no models), these (how long ago a worker looked, the models it found), the models.
@@ -11,7 +11,7 @@ local credit = {
   reserved = tonumber(ARGV[9]), kv_reserve = tonumber(ARGV[10]), segment = tonumber(ARGV[11]), free = 1,
 }
 local pause, lease, expired, goes_on = tonumber(ARGV[12]), tonumber(ARGV[13]), ARGV[14], ARGV[15] == '1'
-local LOOK, MOST_OVER, MOST_GONE, MOST_LEFT, PACE_S = 16, 128, 64, 64, 60
+local LOOK, MOST_OVER, MOST_GONE, MOST_LEFT = 16, 128, 64, 64
 
 -- Only queues where somebody waits: nothing comes into one meanwhile.
 local models, allowed, allowed_lanes, left_by = {}, {}, {}, {}
@@ -36,15 +36,7 @@ end
 if call('SISMEMBER', P .. 'backends', backend) == 0 then
   call('SADD', P .. 'backends', backend)
 end
-local load_key, pace_key = P .. 'load:' .. backend, P .. 'pace:' .. backend
-local flight = flight_at(load_key)
-local next_piece_at = credit.segment > 0 and tonumber(call('GET', pace_key) or '0') or 0
-local function sent_to_be_read()
-  if credit.segment > 0 then
-    next_piece_at = now + pause
-    call('SET', pace_key, int(next_piece_at), 'EX', PACE_S)
-  end
-end
+local flight = flight_at(P .. 'load:' .. backend)
 -- When something may go for which it is only too early.
 local look_at
 local function look(at)
@@ -67,10 +59,10 @@ end
 local queues = waiting_queues(models, allowed_lanes)
 
 -- Jobs that were looked at and left; the lowest due of those that do not fit, and what that one takes: whoever came after that has to
--- leave its room alone. `read_later`: something would go if less were being read.
-local looked, looked_count, due_looks, barrier, barred, read_later = {}, 0, 0, nil, nil, false
+-- leave its room alone.
+local looked, looked_count, due_looks, barrier, barred = {}, 0, 0, nil, nil
 -- Jobs whose owners have as many places here as they may while others wait. Whoever else waits passes them, however old they are.
-local over, places, others = {}, owners_at(load_key), {}
+local over, places, others = {}, owners_at(P .. 'load:' .. backend), {}
 -- What people's jobs need that found no room here; and how many jobs were left to other back ends.
 local short, left_count = {}, 0
 
@@ -96,28 +88,15 @@ local function good(c)
   away(c)
   return nil
 end
--- An engine that tells no memory: places that are kept free are places lost, so none is once somebody has waited for long.
-if credit.kv == 0 and credit.reserved > 0 then
-  local oldest = lowest_due(models, looked)
-  local told = oldest and call('HMGET', P .. 'job:' .. oldest.id, 'arr', 'due') or {}
-  if told[1] and now - tonumber(told[1]) > (tonumber(told[2]) - tonumber(told[1])) / 4 then
-    credit.reserved = 0
-  end
+-- An engine that tells no memory: places that are kept free are places lost.
+if credit.kv == 0 and credit.reserved > 0 and somebody_waited(models) then
+  credit.reserved = 0
 end
 
-local function upto_of(j)
-  return next_upto(j.lane, j.prompt, j.prompt - j.prefill, j.splits and j.base == '', credit)
-end
-local function need_of(j)
-  local tokens = upto_of(j) - j.prompt + j.prefill
-  if credit.segment > 0 and j.lane ~= 'fast' and flight.reads_before(j.lane) then
-    -- One prompt of a lane is read after the other: side by side both would be late.
-    tokens = NOT_NOW
-  end
-  return {lane = j.lane, kv = j.kv, prefill = tokens, long = j.long}
-end
-
-local granted, pieces, tags = {}, {}, {}
+local sending = sending_of({
+  worker = worker, backend = backend, lease = lease, pause = pause, credit = credit, flight = flight, places = places, memory = memory,
+})
+local granted, need_of = sending.granted, sending.need
 local function may(j, need)
   return (not barrier or j.arr <= barrier or may_pass(need, barred, flight.some(barrier), credit)) and fits(need, flight.all, credit)
 end
@@ -125,63 +104,10 @@ local function bar(j, need)
   need.prefill = 0
   if fits(need, flight.all, credit) then
     -- It waits for a prompt under way, and is asked first when that is read.
-    read_later = true
+    sending.read_later = true
   elseif j.due > 0 and (not barrier or j.due < barrier) then
     barrier, barred = j.due, need
   end
-end
-local function grant(j)
-  local more = call('HMGET', j.key, 'prefix', 'spent', 'started', 'tries')
-  j.backend, j.upto, j.had, j.read = backend, upto_of(j), j.prompt - j.prefill, 0
-  out(j)
-  raise(j)
-  call('HSET', j.key, 'st', 'running', 'worker', worker, 'backend', backend, 'started', more[3] or int(now), 'tries',
-    int((more[4] or 0) + 1), 'upto', int(j.upto), 'had', int(j.had))
-  call('ZADD', P .. 'lease', int(now + lease), j.id)
-  call('HSET', load_key, j.id, share(j))
-  tags[j.model .. ':' .. j.lane] = j.tag
-  flight.take({
-    id = j.id, kv = j.kv, prefill = j.lane == 'fast' and 0 or j.upto - j.had, long = j.long, lane = j.lane, arr = j.arr,
-    score = j.score, prompt = j.prompt, upto = j.upto, had = j.had,
-  })
-  if memory then
-    memory.sent(j)
-  end
-  if j.lane ~= 'fast' then
-    sent_to_be_read()
-  end
-  places.take(j)
-  mark(j, 0, 'start', j.base)
-  frame(j, 0, 'start', j.base .. ' ' .. backend)
-  granted[#granted + 1] = {
-    j.id, int(j.fence), j.model, j.lane, j.user, j.inbox, more[1] or '', j.base, more[2] or '0', int(j.fails),
-    int(j.taken), int(j.arr), int(now - j.arr), int(j.kv), int(j.prefill), int(j.long), j.det and '1' or '0',
-    int(j.deadline), int(j.cost), int(j.prompt), j.upto < j.prompt and int(j.upto) or '0',
-  }
-end
--- The next piece of a prompt, if it may go now.
-local function go_on(half)
-  read_later = true
-  local upto = next_upto(half.lane, half.prompt, half.upto, true, credit)
-  if flight.all.prefill > 0 and flight.all.prefill + upto - half.upto > credit.prefill then
-    return false
-  end
-  local j = read(half.id)
-  if not j then
-    return false
-  end
-  flight.send(half, upto)
-  j.upto = upto
-  call('HSET', j.key, 'upto', int(upto))
-  call('HSET', load_key, j.id, share(j))
-  sent_to_be_read()
-  local told = upto < half.prompt and int(upto) or '0'
-  if j.worker == worker then
-    pieces[#pieces + 1] = {j.id, int(j.fence), told}
-  else
-    redis.pcall('XADD', P .. 'ctl:' .. j.worker, 'NOMKSTREAM', '*', 'k', 'piece', 'id', j.id, 'f', int(j.fence), 'u', told)
-  end
-  return true
 end
 local function left_to_others(j)
   local us = stands_in == 0 and elsewhere.left(j, flight.all.jobs) or 0
@@ -233,12 +159,12 @@ local function half_read()
 end
 
 while true do
-  measure(credit, flight.all, now < next_piece_at)
+  sending.measure()
   local j, jumps = next_job()
   local half = half_read()
   if half and ((not j and not jumps) or (j and not jumps and half.score <= j.score)) then
-    looked[half.id] = flight.reads_before(half.lane) or not go_on(half) or nil
-    read_later = true
+    looked[half.id] = flight.reads_before(half.lane) or not sending.go_on(half) or nil
+    sending.read_later = true
   elseif j and (not ours(j) or left_to_others(j)) then
     looked[j.id] = true
   elseif j and places.over(j, credit.slots) then
@@ -247,7 +173,7 @@ while true do
   elseif j then
     local need = need_of(j)
     if may(j, need) then
-      grant(j)
+      sending.grant(j)
     else
       looked[j.id] = true
       looked_count = looked_count + 1
@@ -269,10 +195,10 @@ end
 -- What nobody else waits for is theirs.
 for _, j in ipairs(over) do
   if #granted < want and flight.all.jobs < credit.slots and alone(j.owner, others) then
-    measure(credit, flight.all, now < next_piece_at)
+    sending.measure()
     local need = need_of(j)
     if may(j, need) then
-      grant(j)
+      sending.grant(j)
     else
       bar(j, need)
     end
@@ -281,8 +207,8 @@ end
 -- The prompts that are being read go on where nothing else may go.
 for _, half in ipairs(flight.half_read()) do
   if half.upto > half.had then
-    measure(credit, flight.all, now < next_piece_at)
-    go_on(half)
+    sending.measure()
+    sending.go_on(half)
   end
 end
 
@@ -306,13 +232,7 @@ if stands_in == 0 and flight.carries('background') then
   look(give_way(flight, credit, short))
 end
 
--- The queue's clock; users whose turn lies behind it are as good as new.
-for name, tag in pairs(tags) do
-  local fair = P .. 'fair:' .. name
-  call('ZREMRANGEBYSCORE', fair, '-inf', int(tag))
-  call('ZADD', fair, int(tag), 'V')
-  call('EXPIRE', fair, 3600)
-end
+sending.clocks()
 
 local notes = {}
 if #granted < want or want == 0 then
@@ -322,5 +242,5 @@ if #granted < want or want == 0 then
     call('XADD', P .. 'bell', 'MAXLEN', 16, '*', 'k', 'pull')
   end
 end
-look(read_later and next_piece_at or nil)
-return {granted, everybody(everyone), notes, pieces, look_at and int(look_at - now) or '0'}
+look(sending.read_later and sending.next_at or nil)
+return {granted, everybody(everyone), notes, sending.pieces, look_at and int(look_at - now) or '0'}
