@@ -10,8 +10,8 @@ from buffer.telemetry import BackendGauges, Gauges, Telemetry
 
 NAMES = {
     "requests_total", "queue_depth", "oldest_wait_seconds", "queue_wait_seconds", "batch_size", "batch_window_seconds",
-    "time_to_first_token_seconds", "inter_token_seconds", "estimate_ratio", "request_seconds", "tokens_total", "in_flight",
-    "in_flight_limit", "backend_up", "breaker_open", "attempts_total", "taken_over_total", "resumed_total",
+    "time_to_first_token_seconds", "inter_token_seconds", "estimate_ratio", "request_seconds", "tokens_total",
+    "in_flight", "in_flight_limit", "backend_up", "breaker_open", "attempts_total", "taken_over_total", "resumed_total",
     "dead_letter_total", "cache_total", "workers",
 }  # fmt: skip
 GAUGES = Gauges({"fast": 3}, {"fast": 1.5}, {"a": BackendGauges(2, 8, up=True, breaker_open=False)}, 4)
