@@ -135,9 +135,12 @@ local function next_job()
   end
   local first = candidate(queues, looked, quiet, true, by_turn)
   local short = first and good(first)
+  if first and not short then
+    return nil, true
+  end
   local jumps = short and may_go_first(need_of(short), flight.some(-1, true), credit)
-  local j = (jumps or (first and first.id == c.id)) and short or good(c)
-  if not j or (first and not short) then
+  local j = (jumps or (short and short.id == c.id)) and short or good(c)
+  if not j then
     return nil, true
   end
   if due_looks < LOOK_LANE then
