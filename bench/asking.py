@@ -13,6 +13,8 @@ from msgspec import Struct
 
 PATH = "/v1/chat/completions"
 Outcome = Literal["answered", "refused", "failed"]
+CLOSED_CONNECTIONS = 8
+"""Kept ones that may turn out to be closed, one after the other, before that is a failure."""
 REFUSALS = frozenset({429, 503})
 
 
@@ -94,18 +96,33 @@ class Asker:
         """Sends it and reads the answer to its end, whatever that is."""
         answer.sent_at = self.now()
         try:
-            async with self._session.post(self._url, data=body, headers=self._headers) as response:
-                answer.gateway_lane = response.headers.get("X-Doublebuffer-Lane", "")
-                if response.status == 200:
-                    await self._read(response, answer)
-                else:
-                    answer.outcome = "refused" if response.status in REFUSALS else "failed"
-                    answer.trouble = f"status {response.status}"
-                    await response.read()
+            await self._on_any_connection(answer, body)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             answer.outcome, answer.trouble = "failed", type(error).__name__
         answer.ended_at = self.now()
         return answer
+
+    async def _on_any_connection(self, answer: Answer, body: bytes) -> None:
+        """A connection that was kept may be closed at the moment in which it is used; any client tries another then."""
+        for _ in range(CLOSED_CONNECTIONS):
+            try:
+                return await self._send(answer, body)
+            except aiohttp.ClientConnectorError:
+                raise
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+                if answer.pieces:
+                    raise
+        return await self._send(answer, body)
+
+    async def _send(self, answer: Answer, body: bytes) -> None:
+        async with self._session.post(self._url, data=body, headers=self._headers) as response:
+            answer.gateway_lane = response.headers.get("X-Doublebuffer-Lane", "")
+            if response.status == 200:
+                await self._read(response, answer)
+            else:
+                answer.outcome = "refused" if response.status in REFUSALS else "failed"
+                answer.trouble = f"status {response.status}"
+                await response.read()
 
     async def _read(self, response: aiohttp.ClientResponse, answer: Answer) -> None:
         rest = b""

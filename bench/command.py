@@ -43,9 +43,13 @@ async def run_bench(arguments: argparse.Namespace) -> int:
 def _writable(name: str, file: str | None) -> None:
     """Better before the rounds than after them."""
     if file:
+        path = Path(file)
+        new = not path.exists()
         try:
-            with Path(file).open("a", encoding="utf-8"):
+            with path.open("a", encoding="utf-8"):
                 pass
+            if new:
+                path.unlink()
         except OSError as error:
             raise BenchError(f"--{name}: cannot write {file}: {error.strerror or error}.") from None
 

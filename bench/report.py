@@ -62,9 +62,10 @@ class Report:
         """What the figures are, before anybody reads one."""
         lines: list[str] = []
         if self.simulated:
+            which = f" ({self.simulated})" if self.plan.profile else ""
             lines.append(
-                f"SIMULATED: the engine is a model of one ({self.simulated}), not a measurement. Gateway, workers, "
-                "Redis and HTTP are real."
+                f"SIMULATED: the engine is a model of one{which}, not a measurement. What stands in front of it is "
+                "real: HTTP, gateway, Redis, workers."
             )
         if self.plan.speed != 1:
             lines.append(
