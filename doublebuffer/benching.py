@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import contextlib
+import signal
+import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +15,7 @@ from buffer.setting_sources import SettingsError
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
+STOPPED = 130
 SIMULATED = ("rtx4090-vllm", "rtx4090-ollama", "h100-vllm")
 Bench = Callable[[argparse.Namespace], Coroutine[Any, Any, int]]
 
@@ -73,9 +78,21 @@ def add_parser(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 async def run(arguments: argparse.Namespace) -> int:
-    """The bench that the command line names; its exit code. Raises ``SettingsError``."""
+    """The bench that the command line names; its exit code. A signal ends it, and what it has started.
+
+    Raises ``SettingsError``.
+    """
     bench: Bench = arguments.bench
-    return await bench(arguments)
+    task = asyncio.current_task()
+    if task is not None:
+        # The loop's runner does the same on SIGINT.
+        with contextlib.suppress(NotImplementedError):
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        return await bench(arguments)
+    except asyncio.CancelledError:
+        print("doublebuffer: bench: stopped before its end.", file=sys.stderr)
+        return STOPPED
 
 
 async def run_load(arguments: argparse.Namespace) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,24 @@ def running() -> set[int]:
         except OSError:
             continue
     return found
+
+
+async def test_a_bench_that_is_told_to_stop_leaves_nothing_behind() -> None:
+    before = running()
+    command = (sys.executable, "-m", "doublebuffer", "bench", "--rate", "0.001")
+    bench = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+    try:
+        async with asyncio.timeout(30):
+            while len(running() - before) < 5:
+                await asyncio.sleep(0.05)
+        bench.terminate()
+        assert await asyncio.wait_for(bench.wait(), 30) == 130
+        assert running() <= before
+        assert bench.stderr is not None
+        assert (await bench.stderr.read()).decode().endswith("bench: stopped before its end.\n")
+    finally:
+        if bench.returncode is None:
+            bench.kill()
 
 
 def test_a_short_bench_on_its_own_processes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
