@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,7 @@ from policy.estimate import Average, Drain
 
 MOST_QUEUES = 512
 """Of a model and a lane. Models come and go with their back ends; of an older one it is learned anew."""
+MOST_AGAIN_S = 120
 _ALL = ""
 """In place of a lane: of all but the background."""
 _BACKGROUND = "background"
@@ -44,6 +46,8 @@ class Admission:
         self._clock = clock
         self._drains: OrderedDict[tuple[str, str], Drain] = OrderedDict()
         """By queue name of the model, and lane."""
+        self._due_at: dict[tuple[str, str], float] = {}
+        """When the last of those who were refused is to come back."""
         self._places: dict[str, _Place] = {}
         self._part = Average(weight=0.2)
         """Of all that wait anywhere, those that came in here."""
@@ -70,8 +74,18 @@ class Admission:
                 drain_rate=drain.per_s(self._clock(), alone_s),
             )
             if isinstance(verdict, Refuse):
-                failure = Failure(verdict.reason, verdict.status, "wait_too_long", retry_after_s=verdict.retry_after_s)
+                again_s = self._again_s((job.model, lane), verdict.retry_after_s, drain.usual_s(alone_s))
+                failure = Failure(verdict.reason, verdict.status, "wait_too_long", retry_after_s=again_s)
                 raise Refusal(failure, "refused")
+
+    def _again_s(self, queue: tuple[str, str], after_s: int, gap_s: float) -> int:
+        """When he is to come back: each of those who were refused a little later than the one before, or all of them
+        would come back for the same place."""
+        now_at = self._clock()
+        due_at = max(now_at + after_s, self._due_at.get(queue, 0.0) + gap_s)
+        again_s = max(1, min(MOST_AGAIN_S, math.ceil(due_at - now_at)))
+        self._due_at[queue] = min(due_at, now_at + MOST_AGAIN_S)
+        return again_s
 
     def came(self, job: NewJob, alone_s: float) -> None:
         """It is on its way to the queue. Once it has begun or will not, ``began`` or ``left`` has to be called."""
@@ -125,5 +139,6 @@ class Admission:
         drain = self._drains.setdefault((model, lane), Drain())
         self._drains.move_to_end((model, lane))
         if len(self._drains) > MOST_QUEUES:
-            self._drains.popitem(last=False)
+            queue, _ = self._drains.popitem(last=False)
+            self._due_at.pop(queue, None)
         return drain

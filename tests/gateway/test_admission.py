@@ -1,0 +1,221 @@
+"""Who is refused at the door for the time that he would wait, and that what he is told is true."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+
+from buffer.backend import BackendSpec
+from buffer.job import Lane
+from buffer.lanes import Lanes
+from buffer.records import NewJob
+from buffer.settings import Settings
+from buffer.store import open_store
+from buffer.telemetry import Telemetry
+from gateway.admission import MOST_QUEUES, Admission
+from gateway.app import create_app
+from gateway.refusal import Refusal
+from tests.gateway.rig import served, until
+from tests.simulate.serving import served as simulated
+from worker.runner import Worker
+
+MODEL = "simulated-qwen3:14b"
+
+
+class Clock:
+    now_at = 0.0
+
+    def __call__(self) -> float:
+        return self.now_at
+
+
+def admission(**settings: Any) -> tuple[Admission, Clock, Telemetry]:
+    clock, telemetry = Clock(), Telemetry()
+    return Admission(Settings(**settings), telemetry, clock), clock, telemetry
+
+
+def job(id: str = "", lane: Lane = "normal", model: str = "m") -> NewJob:
+    return NewJob(id=id or secrets.token_hex(4), model=model, lane=lane, user="u", inbox="i", body=b"")
+
+
+def queue_up(it: Admission, clock: Clock, gap_s: float, left: int = 5) -> None:
+    """Six have started, so far apart, and ``left`` wait."""
+    for k in range(6 + left):
+        it.came(job(f"normal{k}"), 0.0)
+    for k in range(6):
+        clock.now_at += gap_s
+        it.began(f"normal{k}")
+
+
+def test_who_would_wait_too_long_is_refused_and_told_when_to_come_back() -> None:
+    it, clock, telemetry = admission(refuse_wait_seconds={"normal": 55.0})
+    it.check([(job(), 0.0)])
+    queue_up(it, clock, 10.0)
+    with pytest.raises(Refusal) as refused:
+        it.check([(job(), 0.0)])
+    failure = refused.value.failure
+    assert (failure.status, failure.code, refused.value.outcome) == (503, "wait_too_long", "refused")
+    assert failure.retry_after_s == 10, "a place becomes free with the next start"
+    for other in (job(lane="slow"), job(lane="background"), job(model="other")):
+        it.check([(other, 0.0)])
+    clock.now_at += 10.0
+    it.began("normal6")
+    it.check([(job(), 0.0)])
+    with pytest.raises(Refusal):
+        it.check([(job(), 0.0), (job(), 0.0)])
+    assert 'estimate_ratio_count{kind="wait_seconds"} 7.0' in telemetry.exposition(None).decode()
+
+
+def test_those_who_were_refused_do_not_come_back_all_at_once() -> None:
+    it, clock, _ = admission(refuse_wait_seconds=55.0)
+    queue_up(it, clock, 10.0)
+    told: list[int | None] = []
+    for _ in range(30):
+        with pytest.raises(Refusal) as refused:
+            it.check([(job(), 0.0)])
+        told.append(refused.value.failure.retry_after_s)
+    assert told == [min(120, 10 * k) for k in range(1, 31)]
+
+
+def test_those_that_leave_count_no_more() -> None:
+    it, clock, _ = admission(refuse_wait_seconds=55.0)
+    queue_up(it, clock, 10.0)
+    it.left("normal10")
+    it.left("normal10")
+    it.left("normal0")
+    it.left("nobody")
+    it.check([(job(), 0.0)])
+    for k in range(6, 10):
+        it.left(f"normal{k}")
+    clock.now_at += 3_600
+    it.check([(job(), 0.0)])
+
+
+def test_nobody_is_refused_by_what_nobody_has_seen() -> None:
+    it, clock, _ = admission(refuse_wait_seconds=1.0)
+    for k in range(50):
+        it.came(job(f"j{k}"), 0.0)
+    clock.now_at += 3_600
+    it.check([(job(), 0.0)])
+    with pytest.raises(Refusal):
+        it.check([(job(), 30.0)])
+
+
+def test_what_holds_up_all_of_them_is_waited_for_once() -> None:
+    it, clock, _ = admission(refuse_wait_seconds=60.0)
+    queue_up(it, clock, 1.0, left=20)
+    clock.now_at += 15.0
+    it.check([(job(), 0.0)])
+
+
+def test_the_start_is_estimated_by_the_part_of_the_queue_that_is_ours() -> None:
+    it, clock, _ = admission()
+    assert it.starts_in_s("m", 3) is None
+    queue_up(it, clock, 10.0)
+    assert it.starts_in_s("m", 4) == pytest.approx(50.0)
+    for _ in range(40):
+        it.waits(10)
+    assert it.starts_in_s("m", 9) == pytest.approx(50.0)
+    assert it.starts_in_s("other", 9) is None
+
+
+def test_models_come_and_go_without_end() -> None:
+    it, _, _ = admission()
+    for k in range(3 * MOST_QUEUES):
+        it.came(job(str(k), model=f"m{k}"), 0.0)
+        it.began(str(k))
+    assert len(it._drains) <= MOST_QUEUES
+    assert not it._places
+
+
+@dataclass
+class Place:
+    client: httpx.AsyncClient
+    telemetry: Telemetry
+    lanes: Lanes
+
+    async def ask(self, text: str, tokens: int = 64, **more: Any) -> httpx.Response:
+        body = {"model": MODEL, "messages": [{"role": "user", "content": text}], "max_tokens": tokens}
+        return await self.client.post("/v1/chat/completions", json=body | {"ignore_eos": True}, **more)
+
+    def metric(self, line: str) -> float:
+        found = [text for text in self.telemetry.exposition(None).decode().splitlines() if text.startswith(line + " ")]
+        return float(found[0].rpartition(" ")[2]) if found else 0.0
+
+
+@asynccontextmanager
+async def one_place(scale: float, **settings: Any) -> AsyncIterator[Place]:
+    """The simulated engine, one job at a time. ``scale``: wall seconds for a modelled second."""
+    async with AsyncExitStack() as stack:
+        url = await stack.enter_async_context(simulated("rtx4090-vllm", time_scale=scale, ignore_eos=True))
+        spec = BackendSpec(name="sim", kind="vllm", url=url, max_in_flight=1)
+        store = await open_store(None, prefix=f"t-{secrets.token_hex(6)}")
+        stack.push_async_callback(store.aclose)
+        telemetry, stop = Telemetry(), asyncio.Event()
+        made = Settings(backends=[spec], **settings)
+        group = await stack.enter_async_context(asyncio.TaskGroup())
+        group.create_task(Worker(made, store, telemetry=telemetry).run(stop))
+        stack.callback(stop.set)
+        port = await stack.enter_async_context(served(create_app(made, store, telemetry=telemetry)))
+        client = httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30)
+        yield Place(await stack.enter_async_context(client), telemetry, Lanes(store))
+
+
+async def test_who_comes_back_when_told_finds_room() -> None:
+    """Twenty-two at once, where each takes 0.2 s, and more than two seconds' wait is too long."""
+    async with one_place(1.0, refuse_wait_seconds={"fast": 2.0}) as place:
+        waited: list[float] = []
+        told: list[int] = []
+        came_back: list[bool] = []
+
+        async def comes(k: int) -> None:
+            asked_at = time.monotonic()
+            got = await place.ask(f"Question {k}", 8)
+            if got.status_code == 503:
+                assert got.json()["error"]["code"] == "wait_too_long"
+                told.append(int(got.headers["retry-after"]))
+                await asyncio.sleep(told[-1])
+                came_back.append((await place.ask(f"Question {k}", 8)).status_code == 200)
+            else:
+                assert got.status_code == 200
+                waited.append(time.monotonic() - asked_at)
+
+        assert {got.status_code for got in await asyncio.gather(*(place.ask(f"Warm {k}", 8) for k in range(6)))} == {
+            200
+        }
+        await asyncio.gather(*(comes(k) for k in range(22)))
+        assert len(came_back) >= 5
+        assert min(told) == 1
+        assert sum(came_back) > 0.8 * len(came_back)
+        assert max(waited) < 4.0
+        answered = 6 + len(waited) + sum(came_back)
+        refused = len(came_back) + came_back.count(False)
+        outcome = 'doublebuffer_requests_total{api="openai",lane="fast",outcome="%s"}'
+        assert (place.metric(outcome % "ok"), place.metric(outcome % "refused")) == (answered, refused)
+        assert place.metric('doublebuffer_attempts_total{backend="sim",result="ok"}') == answered, "none was submitted"
+
+
+async def test_background_work_and_what_joins_is_never_refused() -> None:
+    async with one_place(0.1, refuse_wait_seconds=0.05) as place, asyncio.TaskGroup() as group:
+        key, quiet = {"Idempotency-Key": "a-key"}, {"X-Doublebuffer-Lane": "background"}
+        assert {got.status_code for got in await asyncio.gather(*(place.ask(f"Warm {k}") for k in range(4)))} == {200}
+        group.create_task(place.ask("long", 1_000))
+        asked = group.create_task(place.ask("the same", headers=key))
+
+        async def waits() -> bool:
+            return (await place.lanes.depths())["fast"].waiting == 1
+
+        await until(waits)
+        assert (await place.ask("one more")).status_code == 503
+        asks = [asked, *(group.create_task(place.ask(text, headers=key)) for text in ("the same", "the same"))]
+        asks.append(group.create_task(place.ask("later", headers=quiet)))
+        await asyncio.wait(asks)
+        assert [task.result().status_code for task in asks] == [200] * 4
