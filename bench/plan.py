@@ -26,7 +26,8 @@ class Plan:
     workload: str
     drawn: tuple[Arrival, ...]
     """A round's requests; of a trace, with its own times."""
-    trace: bool
+    trace: tuple[Arrival, ...]
+    """All of it, where there is one."""
     seed: int
     rounds: int
     speed: float
@@ -62,9 +63,7 @@ class Plan:
 
     def _many(self) -> Sequence[Arrival]:
         """As many as the study takes: the last ones of a few would count for too much."""
-        name = self.profile.name if self.profile else DEFAULT_PROFILE
-        usual = Case(self.workload, name, load=1.0, trace=self.drawn if self.trace else ())
-        return self.drawn if self.trace else sizes(usual, self.seed)
+        return sizes(Case(self.workload, DEFAULT_PROFILE, load=1.0, trace=self.trace), self.seed)
 
 
 def plan_of(arguments: argparse.Namespace) -> Plan:
@@ -80,7 +79,7 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
         value = getattr(arguments, name)
         if value is not None and not (value > 0 and math.isfinite(value)):
             raise BenchError(f"--{name} must be a number above 0.")
-    workload, drawn = _requests(arguments)
+    workload, drawn, trace = _requests(arguments)
     load = arguments.load or 0.0
     if not (arguments.load or arguments.rate or arguments.clients):
         load = WORKLOADS[workload].load or DEFAULT_LOAD if workload in WORKLOADS else DEFAULT_LOAD
@@ -90,7 +89,7 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
     return Plan(
         workload=workload,
         drawn=tuple(drawn),
-        trace=bool(arguments.trace),
+        trace=trace,
         seed=arguments.seed,
         rounds=arguments.rounds,
         speed=arguments.speed,
@@ -118,10 +117,11 @@ def _profile(arguments: argparse.Namespace) -> Profile:
         raise BenchError(f"--simulate, --slots and --num-ctx: {error}.") from None
 
 
-def _requests(arguments: argparse.Namespace) -> tuple[str, list[Arrival]]:
+def _requests(arguments: argparse.Namespace) -> tuple[str, list[Arrival], tuple[Arrival, ...]]:
+    """The workload's name, a round's requests, and the whole trace."""
     if not arguments.trace:
         name = arguments.workload or "mix"
-        return name, WORKLOADS[name].draw(arguments.requests, arguments.seed)
+        return name, WORKLOADS[name].draw(arguments.requests, arguments.seed), ()
     path = Path(arguments.trace)
     try:
         whole = tuple(read_trace(path))
@@ -130,7 +130,8 @@ def _requests(arguments: argparse.Namespace) -> tuple[str, list[Arrival]]:
     except OSError as error:
         raise BenchError(f"--trace: cannot read {path}: {error.strerror or error}.") from None
     count = min(arguments.requests, len(whole))
-    return path.stem, sizes(Case(path.stem, DEFAULT_PROFILE, load=1.0, requests=count, trace=whole), arguments.seed)
+    like = Case(path.stem, DEFAULT_PROFILE, load=1.0, requests=count, trace=whole)
+    return path.stem, sizes(like, arguments.seed), whole
 
 
 def capacity_note(plan: Plan, rate: float, *, measured: int = 0) -> str:

@@ -113,8 +113,8 @@ class Report:
 def to_json(report: Report) -> str:
     """All of it. NaN is null."""
     plan = asdict(report.plan)
-    plan.pop("drawn")
-    plan.pop("key")
+    for name in ("drawn", "trace", "key"):
+        plan.pop(name)
     told = {
         "title": report.title,
         "simulated": report.simulated or None,

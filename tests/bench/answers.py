@@ -45,7 +45,7 @@ def report(
     plan = Plan(
         workload=workload,
         drawn=(Arrival(0.0, 60, 128),),
-        trace=False,
+        trace=(),
         seed=1,
         rounds=max(one.round for one in runs),
         speed=speed,
