@@ -30,7 +30,7 @@ def page(report: Report) -> str:
         "<p>The same requests were sent to one engine twice, in turns: straight to it, and through Doublebuffer, which "
         "decides who goes when. What counts for a person is how long it takes until the first word, and how fast the "
         "others follow; what counts for whoever pays for the engine is how many words it writes in all.</p>",
-        f"<p>{_gist(report)}</p>",
+        f'<p class="gist">{_gist(report)}</p>',
         said,
         key(KEYS),
         f'<div class="plots">{"".join(_figures(report))}</div>',
