@@ -68,6 +68,7 @@ class _Pull:
         self._skipped: set[str] = set()
         self._looks: dict[tuple[str, str], int] = {}
         self._due_looks = 0
+        self._by_due = False
         self._bar_at, self._barred = float("inf"), Need("")
         self._read_later = False
         """Something would go if less were being read."""
@@ -115,13 +116,14 @@ class _Pull:
         job = self._lineup.candidate(models, skipped=skipped, shut=shut)
         if job is None:
             return None, False
+        self._by_due = False
         due = self._lineup.first_due(models, skipped) if self._due_looks < LOOK_AT_LANE else None
         short = self._lineup.candidate(models, lanes=SHORT_LANES, skipped=skipped, shut=shut)
         jumps = short is not None and may_go_first(self._need(short), flight.short(), self._credit)
         if short is not None and jumps:
             job = short
         if due is not None and due.due_at is not None and due.due_at < job.arr_at:
-            self._due_looks += 1
+            self._by_due = True
             return due, False
         return job, jumps
 
@@ -135,6 +137,7 @@ class _Pull:
             self._send(job)
             return
         self._skipped.add(job.id)
+        self._due_looks += self._by_due
         self._looks[job.model, job.lane] = self._looks.get((job.model, job.lane), 0) + 1
         if fits(need._replace(prefill=0), load, self._credit):
             self._read_later = True  # It waits for a prompt under way, and is asked first when that is read.

@@ -40,7 +40,7 @@ local function may_pass(need, barred, younger, credit)
 end
 -- Tokens of the piece that follows `had` ones, of a back end with so much of its memory free.
 local function piece_tokens(had, segment, free)
-  local size = math.floor(segment * EVEN_TOKENS / (EVEN_TOKENS + had) * math.min(1, math.max(0, free)))
+  local size = math.floor(segment * EVEN_TOKENS / (EVEN_TOKENS + had) * free)
   local quarter = math.max(1, math.floor(segment / QUARTERS))
   return math.max(quarter, size - size % quarter)
 end

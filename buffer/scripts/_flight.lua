@@ -51,6 +51,15 @@ local function flight_at(load_key)
     end)
     return some
   end
+  -- The first of those whose last piece is read.
+  function flight.next_half(looked)
+    for _, half in ipairs(flight.half_read()) do
+      if half.upto == half.had and not looked[half.id] then
+        return half
+      end
+    end
+    return nil
+  end
   -- Whether one is under way that is to be read before those of this lane: one of its own, or of a higher one.
   function flight.reads_before(lane)
     for _, one in ipairs(flight.jobs) do

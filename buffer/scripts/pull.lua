@@ -60,7 +60,7 @@ local queues = waiting_queues(models, allowed_lanes)
 
 -- Jobs that were looked at and left; the lowest due of those that do not fit, and what that one takes: whoever came after that has to
 -- leave its room alone.
-local looked, looked_count, due_looks, barrier, barred = {}, 0, 0, nil, nil
+local looked, looked_count, due_looks, by_due, barrier, barred = {}, 0, 0, 0, nil, nil
 -- Jobs whose owners have as many places here as they may while others wait. Whoever else waits passes them, however old they are.
 local over, places, others = {}, owners_at(P .. 'load:' .. backend), {}
 -- What people's jobs need that found no room here; and how many jobs were left to other back ends.
@@ -135,50 +135,47 @@ local function next_job()
   end
   local first = candidate(queues, looked, quiet, true, by_turn)
   local short = first and good(first)
-  if first and not short then
-    return nil, true
-  end
   local jumps = short and may_go_first(need_of(short), flight.some(-1, true), credit)
-  local j = (jumps or (short and short.id == c.id)) and short or good(c)
+  local j = short
+  if not first or (short and not jumps and short.id ~= c.id) then
+    j = good(c)
+  end
   if not j then
     return nil, true
   end
+  by_due = 0
   if due_looks < LOOK_LANE then
     local due, due_at = lowest_due(models, looked)
     if due and due_at < j.arr then
-      due_looks, jumps = due_looks + 1, false
+      by_due, jumps = 1, false
       j = good(due)
     end
   end
   return j, j and jumps or not j
 end
-local function half_read()
-  for _, half in ipairs(flight.half_read()) do
-    if half.upto == half.had and not looked[half.id] then
-      return half
-    end
-  end
-  return nil
+local function leave(j)
+  looked[j.id] = true
+  due_looks = due_looks + by_due
 end
 
 while true do
   sending.measure()
   local j, jumps = next_job()
-  local half = half_read()
+  local half = flight.next_half(looked)
   if half and ((not j and not jumps) or (j and not jumps and half.score <= j.score)) then
     looked[half.id] = flight.reads_before(half.lane) or not sending.go_on(half) or nil
     sending.read_later = true
   elseif j and (not ours(j) or left_to_others(j)) then
-    looked[j.id] = true
+    leave(j)
   elseif j and places.over(j, credit.slots) then
-    looked[j.id] = true
+    leave(j)
     over[#over + 1] = j
   elseif j then
     local need = need_of(j)
     if may(j, need) then
       sending.grant(j)
     else
-      looked[j.id] = true
+      leave(j)
       looked_count = looked_count + 1
       for _, q in ipairs(queues) do
         if q.model == j.model and q.lane == j.lane then
@@ -218,7 +215,7 @@ end
 if stands_in == 0 and flight.carries('background') then
   -- Where no place is left, those that would come next have not been looked at.
   local looks = 0
-  while flight.all.jobs >= credit.slots and #short < LOOK and looks < LOOK do
+  while flight.all.jobs >= credit.slots and looks < LOOK do
     local c = candidate(queues, looked, false, false, #over > 0)
     local j = c and good(c)
     if not c then
