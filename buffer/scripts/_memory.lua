@@ -50,23 +50,23 @@ local function memory_of(backend, flight)
     end
     return score, id
   end
-  -- The model to change to while people wait for the one that is there, and from when on.
+  -- Where people wait for the model that is there: the other one that somebody has waited for longest, and from when on it may be had.
   local function due(others, ours)
     local best, since
     for _, one in ipairs(others) do
       local arr = oldest(one, ours)
-      if arr and (not best or arr < since or (arr == since and one < best)) then
+      if arr and (not best or arr < since) then
         best, since = one, arr
       end
     end
     return best, since and math.max(since, at) + SWAP
   end
-  -- The model to change to else, and when its first job came.
+  -- Else: the other one whose job has the lowest score, and when that one came.
   local function next_one(others, lanes)
     local best, best_score, best_id
     for _, one in ipairs(others) do
       local score, id = lowest(one, lanes)
-      if score and (not best or score < best_score or (score == best_score and one < best)) then
+      if score and (not best or score < best_score) then
         best, best_score, best_id = one, score, id
       end
     end
@@ -79,7 +79,7 @@ local function memory_of(backend, flight)
       table.insert(loaded[one] and here or others, one)
     end
     local persons = anybody(others)
-    if #others == 0 or (#here > 0 and not persons) then
+    if #here > 0 and not persons then
       return here
     end
     if anybody(here) then

@@ -19,15 +19,16 @@ local function give_way(flight, credit, short)
   end
   -- The one that came last has done least.
   table.sort(willing, function(a, b)
-    return a.one.arr > b.one.arr or (a.one.arr == b.one.arr and a.one.id < b.one.id)
+    return a.one.arr > b.one.arr
   end)
   local at = 1
   for _, need in ipairs(short) do
-    if not fits(need, room, credit) and willing[at] then
+    local goes, yields = fits(need, room, credit), willing[at]
+    if not goes and yields then
       local before = {jobs = room.jobs, kv = room.kv, prefill = room.prefill, long = room.long}
-      local yields = willing[at]
       without(yields.one)
-      if fits(need, room, credit) then
+      goes = fits(need, room, credit)
+      if goes then
         at = at + 1
         redis.pcall('HSET', P .. 'job:' .. yields.one.id, 'yield', int(now))
         redis.pcall('XADD', P .. 'ctl:' .. yields.worker, 'NOMKSTREAM', '*', 'k', 'yield', 'id', yields.one.id, 'f', yields.fence)
@@ -35,8 +36,9 @@ local function give_way(flight, credit, short)
         room = before
       end
     end
-    room.jobs, room.kv = room.jobs + 1, room.kv + need.kv
-    room.prefill, room.long = room.prefill + need.prefill, room.long + need.long
+    if goes then
+      add(room, need)
+    end
   end
   return at > 1 and willing[at] and now + YIELD or nil
 end
