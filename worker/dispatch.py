@@ -10,7 +10,7 @@ from contextlib import aclosing
 
 import msgspec
 
-from backends.base import BackendError
+from backends.base import BackendError, Beginning
 from buffer.fold import WHOLE_REPLY, fold
 from buffer.heard import Heard, Said, can_go_on, decode_said
 from buffer.job import Chat, Event, Origin, Usage, decode_chat
@@ -21,6 +21,7 @@ from worker.aftermath import Aftermath
 from worker.ends import DEFECT, DONE, UNREADABLE
 from worker.hand import Hand, StoppedError
 from worker.pool import Pool
+from worker.reading import read_in_pieces
 from worker.whole import whole_usage
 
 log = logging.getLogger("doublebuffer.worker")
@@ -99,7 +100,10 @@ class Dispatch:
             return await aftermath.pass_by(hand)
         try:
             with hand.stoppable():
-                await self._stream(hand, hand.chat)
+                if said_before:
+                    hand.may_read(0)
+                async with read_in_pieces(hand) as beginning:
+                    await self._stream(hand, hand.chat, beginning)
         except StoppedError:
             aftermath.undecided(hand, "cancelled")
             return await aftermath.stopped(hand)
@@ -129,8 +133,9 @@ class Dispatch:
                 self._pool.away()
                 await backoff.wait()
 
-    async def _stream(self, hand: Hand, chat: Chat) -> None:
-        """Reads the engine's answer into the reply. Leaving it closes the engine's connection."""
+    async def _stream(self, hand: Hand, chat: Chat, beginning: Beginning | None) -> None:
+        """Reads the engine's answer into the reply. Leaving it closes the engine's connection. ``beginning``: what it
+        has read of the prompt."""
         job, engine, replies, heard = hand.job, hand.engine, self._pool.replies, hand.heard
         answer = engine.backend.chat(
             chat,
@@ -138,6 +143,7 @@ class Dispatch:
             request_id=job.id,
             said=hand.begun,
             spent=hand.begun_spent,
+            beginning=beginning,
         )
         # What an engine says of itself is no answer yet: an attempt that breaks after it can be made again.
         held: list[Event] = []
@@ -149,7 +155,7 @@ class Dispatch:
                     continue
                 if not hand.events:
                     hand.first_at = engine.clock()
-                    if engine.short:
+                    if engine.heeds(job.lane):
                         engine.wake.set()
                     events = [*held, *events]  # noqa: PLW2901
                 heard.add(events)

@@ -14,8 +14,9 @@ from buffer.timing import Backoff
 from policy.window import Hold, can_hold, decide
 from worker.dispatch import Dispatch
 from worker.engine import Engine
-from worker.firsts import first_pieces, report_first_pieces
+from worker.firsts import report_read, unreported
 from worker.pool import Pool
+from worker.reading import half_read
 
 SWAP_AFTER_US = 15_000_000
 """How long a job may wait for its model to be loaded while jobs of the loaded one come."""
@@ -30,6 +31,11 @@ def soon(wait_s: float | None) -> float:
     return LEFT_S if wait_s is None else min(LEFT_S, wait_s)
 
 
+def sooner(wait_s: float | None, other_s: float | None) -> float | None:
+    """The shorter of two waits in seconds; None has no end."""
+    return min((one for one in (wait_s, other_s) if one is not None), default=None)
+
+
 class Drain:
     def __init__(self, pool: Pool, engine: Engine, dispatch: Dispatch) -> None:
         self._pool = pool
@@ -41,46 +47,67 @@ class Drain:
     async def run(self) -> None:
         """Until the pool stops."""
         await self._pool.drain(self._turn, self._engine.wake)
+        self._reads_on()
 
     async def _turn(self) -> float | None:
-        """Sends one batch, if there is one. Seconds to wait before the next look at most; None: until woken."""
+        """Sends one batch, if there is one, and has prompts read further. Seconds to wait before the next look at most;
+        None: until woken."""
         engine, pool = self._engine, self._pool
         limits = engine.limits()
         want = min(pool.settings.batch_size, engine.places(limits.slots))
-        if want == 0:
-            return engine.recheck_s()
-        if (others := engine.queues_of_others()) and await self._take_over(others, want, limits):
+        reads = self._reads_on()
+        if engine.short or limits.segment:
+            # What has been read frees credit, for which somebody may wait.
+            reads = await report_read(pool, engine) or reads
+        if want and (others := engine.queues_of_others()) and await self._take_over(others, want, limits):
             return 0
         queues = engine.queues()
-        if not queues:
-            return engine.recheck_s()
-        if engine.short:
-            await report_first_pieces(pool, engine)
-        window_s = 0.0
-        if self._holds:
-            seen = await pool.lanes.peek(queues)
-            if not seen.waiting:
+        want = want if queues else 0
+        window_s, wait_s = 0.0, engine.recheck_s()
+        if want and self._holds:
+            window_s, hold_s = await self._window(queues)
+            if hold_s is not None:
                 # Not even a pull: what came in between would go without its window.
                 pool.listening.set()
-                return engine.recheck_s()
-            window_s = min(self._window_s, max(0.0, (seen.now_us - seen.oldest_arr_us) / 1e6))
-            hold = decide(
-                pool.settings.window_policy,
-                window_s=self._window_s,
-                batch_size=pool.settings.batch_size,
-                waiting=seen.waiting,
-                oldest_wait_s=window_s,
-            )
-            if isinstance(hold, Hold):
-                pool.listening.set()
-                return hold.for_s
+                want, wait_s = 0, hold_s if hold_s else wait_s
+        if not want and not reads:
+            return wait_s
         pulled = await self._pull(queues, want, limits)
+        look_in_s = pulled.look_in_us / 1e6 or None
+        if not want:
+            return sooner(wait_s, look_in_s)
         await self._send(pulled, window_s)
         engine.short = len(pulled.jobs) < want and pulled.waiting > 0
-        if len(pulled.jobs) == want or (engine.short and first_pieces(pool, engine)):
+        if len(pulled.jobs) == want or (engine.short and unreported(pool, engine)):
             return 0
         pool.listening.set()
-        return soon(engine.recheck_s()) if engine.short else engine.recheck_s()
+        return sooner(soon(wait_s) if engine.short else wait_s, look_in_s)
+
+    def _reads_on(self) -> bool:
+        """Whether prompts in this worker's hands are half read. While the engine is down none is: they go on
+        as a whole, and fail as any job does."""
+        hands = half_read(self._pool, self._engine)
+        if self._engine.up and not self._pool.stopping:
+            return bool(hands)
+        for hand in hands:
+            hand.may_read(0)
+        return False
+
+    async def _window(self, queues: Sequence[str]) -> tuple[float, float | None]:
+        """How long the oldest job has waited in its window, and how long none is to go yet, in seconds; 0: until woken,
+        for there is none; None: they may go."""
+        seen = await self._pool.lanes.peek(queues)
+        if not seen.waiting:
+            return 0.0, 0.0
+        window_s = min(self._window_s, max(0.0, (seen.now_us - seen.oldest_arr_us) / 1e6))
+        hold = decide(
+            self._pool.settings.window_policy,
+            window_s=self._window_s,
+            batch_size=self._pool.settings.batch_size,
+            waiting=seen.waiting,
+            oldest_wait_s=window_s,
+        )
+        return window_s, hold.for_s if isinstance(hold, Hold) else None
 
     async def _take_over(self, queues: Sequence[str], want: int, limits: Limits) -> bool:
         """Takes what those have just failed that this back end stands in for. False: there was nothing."""

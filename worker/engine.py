@@ -10,9 +10,11 @@ from backends.base import Backend, Probe
 from buffer.backend import BackendSpec, ModelInfo
 from buffer.names import queue_names
 from buffer.records import Limits
-from policy.credit import SEGMENT_TOKENS, limits
+from policy.estimate import PREFILL_RATE
 from policy.inflight import OverlapLimit, in_flight_limit
+from worker.bounds import bounds_of
 from worker.breaker import Breaker
+from worker.learning import Learning
 from worker.stand_in import StandIn
 
 
@@ -61,6 +63,7 @@ class Engine:
         self.models: list[ModelInfo] = []
         """Of the last look that was answered."""
         self.running: set[str] = set()
+        self.learning = Learning()
         self.short = False
         """Jobs wait that did not fit at the last pull: whatever frees credit is worth another."""
         self._limit = 0
@@ -104,6 +107,9 @@ class Engine:
         self.looked_at = True
         self.probe, self.error = None, error
         self.doubt.clear()
+        if news:
+            # There may be half-read prompts.
+            self.wake.set()
         return news
 
     def _learn(self, served: list[str]) -> None:
@@ -119,6 +125,11 @@ class Engine:
     def upstream(self, queue: str) -> str | None:
         """The back end's own name for the model of a queue; None: it no longer has it."""
         return self._upstream.get(queue)
+
+    @property
+    def served(self) -> set[str]:
+        """The back end's own names for all models that it serves, or is said to."""
+        return set(self._upstream.values())
 
     def lists(self, queue: str) -> bool:
         """Whether the last look found the model of a queue there. Its operator may name others."""
@@ -167,21 +178,17 @@ class Engine:
 
     def _bounds(self) -> Limits:
         found = self.probe or Probe()
-        told = self.spec.kv_tokens or found.kv_tokens
-        credit = limits(
-            self.flow.limit(self.clock()),
-            kv_tokens=told,
-            ollama=self.spec.kind == "ollama",
-            segment_tokens=SEGMENT_TOKENS,
-        )
-        return Limits(
-            slots=credit.slots,
-            kv=credit.kv,
-            prefill=credit.prefill,
-            long=credit.long,
-            reserved_slots=credit.reserved_slots,
-            kv_reserve=credit.kv_reserve,
-        )
+        return bounds_of(self.backend, found, jobs=self.flow.limit(self.clock()), rate=self._prefill_rate())
+
+    def _prefill_rate(self) -> float:
+        """Prompt tokens a second, of the slowest of its models."""
+        if not self.backend.splits:
+            return PREFILL_RATE
+        return self.learning.slowest_prefill() or PREFILL_RATE
+
+    def heeds(self, lane: str) -> bool:
+        """Whether others may wait for a prompt of this lane to be read, and the store is to hear of it at once."""
+        return self.short or (self.backend.splits and lane != "fast")
 
     def places(self, slots: int) -> int:
         """Jobs that this worker may take now, of ``slots`` in all; 0 while the back end is down or the breaker open."""
@@ -215,11 +222,13 @@ class Engine:
         if upstream is not None and upstream not in self._loaded:
             self._loaded = {upstream}
         self.running.add(stream)
+        self.learning.started(stream)
         self.breaker.started(self.clock())
         self.flow.started(stream)
 
     def flowed(self, stream: str) -> None:
         """A piece of a job's answer came."""
+        self.learning.flowed(stream)
         if isinstance(self.flow, OverlapLimit):
             now_at = self.clock()
             self.flow.flowed(stream, now_at)
@@ -229,5 +238,6 @@ class Engine:
     def ended(self, stream: str) -> None:
         """The connection of a job is closed."""
         self.running.discard(stream)
+        self.learning.ended(stream)
         self.flow.ended(stream)
         self.wake.set()

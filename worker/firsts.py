@@ -1,5 +1,5 @@
-"""Prefill credit: a job holds it until the first piece of its answer. The store is told only where somebody waits for
-it."""
+"""Prefill credit: a job holds it until its prompt is read, piece by piece or up to the first words of its answer. The
+store is told where somebody may wait for that."""
 
 from __future__ import annotations
 
@@ -9,22 +9,30 @@ from worker.hand import Hand
 from worker.pool import Pool
 
 
-def first_pieces(pool: Pool, engine: Engine) -> list[Hand]:
-    """Jobs at ``engine`` whose answers have begun, and of which the store has not been told."""
-    return [
-        hand
-        for hand in pool.hands.values()
-        if hand.engine is engine and hand.first_at is not None and not hand.prefilled
-    ]
+def unreported(pool: Pool, engine: Engine) -> list[tuple[Hand, int]]:
+    """Jobs at ``engine`` of which more has been read than the store knows: up to which token; 0: their answers have
+    begun."""
+    news = []
+    for hand in pool.hands.values():
+        if hand.engine is engine:
+            if hand.first_at is not None:
+                if not hand.prefilled:
+                    news.append((hand, 0))
+            elif hand.had > hand.told:
+                news.append((hand, hand.had))
+    return news
 
 
-async def report_first_pieces(pool: Pool, engine: Engine) -> None:
-    """Frees their credit. Raises ``StoreUnavailable``."""
-    hands = first_pieces(pool, engine)
-    if hands:
-        await pool.lanes.prefilled([Piece(hand.job.id, hand.job.fence, 0) for hand in hands])
-        for hand in hands:
-            hand.prefilled = True
-        if pool.stopping or not engine.able:
-            # This worker will not pull for it.
-            await pool.lanes.ring_bell()
+async def report_read(pool: Pool, engine: Engine) -> bool:
+    """Frees their credit. False: there is none to be freed. Raises ``StoreUnavailable``."""
+    news = [(hand, Piece(hand.job.id, hand.job.fence, upto)) for hand, upto in unreported(pool, engine)]
+    if not news:
+        return False
+    await pool.lanes.prefilled([piece for _, piece in news])
+    for hand, piece in news:
+        if hand.job.fence == piece.fence:
+            hand.prefilled, hand.told = piece.upto == 0, max(hand.told, piece.upto)
+    if pool.stopping or not engine.able:
+        # This worker will not pull for it.
+        await pool.lanes.ring_bell()
+    return True

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Literal
 
 from buffer.heard import Heard, Said
-from buffer.job import Chat, Usage
+from buffer.job import Chat
 from buffer.records import Granted
 from worker.engine import Engine
 
@@ -36,14 +36,17 @@ class Hand:
         "engine",
         "events",
         "first_at",
+        "had",
         "heard",
         "job",
+        "more",
         "orphan_at",
         "prefilled",
         "started_at",
         "stream",
         "tokens",
-        "usage",
+        "told",
+        "upto",
         "whole",
         "why",
     )
@@ -65,8 +68,6 @@ class Hand:
         """The client gets the answer in one piece, so till its end nothing has been said."""
         self.tokens: int | None = None
         """Tokens of prompt and answer, as the engine counted them."""
-        self.usage: Usage | None = None
-        """All that it counted, of this attempt alone."""
         self.stream = f"{job.id} {job.fence}"
         """Names this attempt: the next one at the same job may begin here before this one is put away."""
         self.started_at = engine.clock()
@@ -75,8 +76,16 @@ class Hand:
         """It is being settled or given back: what becomes of it is known from the answer to that."""
         self.orphan_at: float | None = None
         """Since when the store has not known it, while it answers. By the engine's clock."""
+        self.upto = job.upto
+        """Up to which token of its prompt, as estimated, it may be read now; 0: all of it, answer included."""
+        self.more = asyncio.Event()
+        """It may be read further, or a piece of it has come to its end."""
+        self.had = 0
+        """Up to which token its prompt has been read, as long as that is done in pieces,"""
+        self.told = 0
+        """and as far as the store knows."""
         self.prefilled = False
-        """The store knows that the first piece has come."""
+        """The store knows that the first words of the answer have come."""
         self.away = asyncio.Event()
         """The attempt is over, and all that it had to say has been said."""
         self.before = before
@@ -108,11 +117,19 @@ class Hand:
         """This one and the attempts before it. Of the last of them the answer is being written."""
         return [self, *(self.before.line() if self.before is not None else ())]
 
+    def may_read(self, upto: int) -> None:
+        """The store lets its prompt be read further. What it has once granted stands."""
+        if self.upto and (not upto or upto > self.upto):
+            self.upto = upto
+            self.more.set()
+
     def adopted(self, fence: int, inbox: str) -> None:
-        """The store lost the job and has it again: it is the same attempt, under another fence."""
+        """The store lost the job and has it again: it is the same attempt, under another fence. Of pieces it knows
+        nothing any more."""
         self.job = replace(self.job, fence=fence, inbox=inbox)
         self.orphan_at = None
         self.prefilled = False
+        self.may_read(0)
 
     def stop(self, why: Why) -> None:
         """Stops what runs in ``stoppable``, now or as soon as it would begin. The first reason stands, but that a lost

@@ -9,7 +9,7 @@ from buffer.load import WorkerPresence, publish_worker
 from buffer.records import Held, Renewed
 from buffer.store import StoreUnavailable
 from buffer.timing import Alarm
-from worker.firsts import report_first_pieces
+from worker.firsts import report_read
 from worker.hand import Hand
 from worker.pool import Pool
 
@@ -63,7 +63,7 @@ class Leases:
         await self._recall()
         for engine in pool.engines:
             if engine.short or pool.stopping:
-                await report_first_pieces(pool, engine)
+                await report_read(pool, engine)
         await publish_worker(pool.lanes.store, pool.lanes.keys, self._presence(), pool.settings.lease_seconds)
         if not pool.connected.is_set() and not pool.unsure and not self._held_up():
             self._back_at = 0.0
@@ -101,6 +101,9 @@ class Leases:
                 hand.orphan_at = None
                 if result.status == "cancel":
                     hand.stop("cancel")
+                else:
+                    # The word of a grant may have been lost.
+                    hand.may_read(result.upto)
 
     def _wait_for_adoption(self, hand: Hand, was_away: bool) -> None:
         now_at = hand.engine.clock()

@@ -69,10 +69,10 @@ class Pool:
         left_by: Sequence[str] = (),
         goes_on: bool = True,
     ) -> Pulled:
-        """Jobs for a back end; one call at a time for each. ``left_by``, ``goes_on``: see ``Lanes.pull``. Raises
-        ``StoreUnavailable``."""
+        """Jobs for a back end; one call at a time for each. What may be read further of those in hand is passed on. The
+        rest as for ``Lanes.pull``. Raises ``StoreUnavailable``."""
         try:
-            return await self.lanes.pull(
+            pulled = await self.lanes.pull(
                 self.worker,
                 backend,
                 queues,
@@ -86,6 +86,11 @@ class Pool:
             self.unsure.add(backend)
             self.away()
             raise
+        for piece in pulled.pieces:
+            hand = self.hands.get(piece.id)
+            if hand is not None and hand.job.fence == piece.fence:
+                hand.may_read(piece.upto)
+        return pulled
 
     def take(self, job: Granted, engine: Engine) -> Hand:
         """From here on the job's lease is renewed."""
@@ -100,7 +105,7 @@ class Pool:
         return hand
 
     def told(self, control: Control) -> None:
-        """Word from a gateway: of a job, or to all."""
+        """Word from a gateway: of a job, or to all; or from a worker that pulled for one of our back ends."""
         if control.kind == "look":
             for engine in self.engines:
                 if engine.name == control.id:
@@ -115,6 +120,8 @@ class Pool:
                     self.replies.pause(control.id)
                 case "go":
                     self.replies.go(control.id)
+                case "piece":
+                    hand.may_read(control.upto)
         elif control.kind == "cancel" and (hand is None or hand.job.fence < control.fence):
             self.cancelled[control.id] = control.fence
             if len(self.cancelled) > MOST_CANCELLED:

@@ -12,6 +12,8 @@ from worker.engine import Engine
 class Mute:
     """A back end that is never asked."""
 
+    splits = False
+
     def __init__(self, spec: BackendSpec) -> None:
         self.spec = spec
 
@@ -139,3 +141,27 @@ def test_the_loaded_model_is_the_one_that_a_job_was_just_sent_for() -> None:
     other, _ = engine("llamacpp")
     other.looked(served("a", "b", loaded=["a"]))
     assert other.by_memory(["a", "b"]) == (["a", "b"], [])
+
+
+def test_pieces_are_as_large_as_the_engine_is_fast() -> None:
+    one, _ = engine(kv_tokens=10_000)
+    one.looked(served("m"))
+    assert (one.limits().segment, one.limits().pause_us) == (0, 0)
+    assert not one.heeds("normal")
+    one.backend.splits = True  # type: ignore[misc]
+    assert (one.limits().segment, one.limits().pause_us) == (512, 32_000)
+    assert one.heeds("normal")
+    assert not one.heeds("fast")
+    for _ in range(8):
+        one.learning.of("m").prefill(40_000, 2.0, alone=True)
+    rate = one.learning.of("m").prefill_rate
+    assert rate is not None
+    assert rate > 15_000
+    assert (one.limits().segment, one.limits().prefill) == (1024, 2048)
+    assert one.limits().pause_us == round(0.25 * 1024 / rate * 1e6)
+
+
+def test_before_ollama_nobody_waits_for_prompts_to_be_read() -> None:
+    one, _ = engine("ollama")
+    one.looked(served("m"))
+    assert one.limits().prefill == 0

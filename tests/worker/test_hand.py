@@ -18,6 +18,7 @@ class _Clock:
 class _Job:
     id = "job"
     fence = 1
+    upto = 0
 
 
 def hand(before: Hand | None = None) -> Hand:

@@ -1,0 +1,35 @@
+"""What a back end may carry over all workers, from what a look found and what has been seen of its speed."""
+
+from __future__ import annotations
+
+from backends.base import Backend, Probe
+from buffer.records import Limits
+from policy.credit import SEGMENT_TOKENS, limits
+from policy.segment import pause_s
+
+LARGE_SEGMENT_TOKENS = 1024
+FAST_TOKENS_PER_S = 15_000
+"""An engine that reads faster than this takes the larger pieces, of which it has read one just as soon."""
+
+
+def bounds_of(backend: Backend, found: Probe, *, jobs: int, rate: float) -> Limits:
+    """``jobs``: at a time, at most. ``rate``: prompt tokens that it reads in a second."""
+    ollama = backend.spec.kind == "ollama"
+    segment = (LARGE_SEGMENT_TOKENS if rate > FAST_TOKENS_PER_S else SEGMENT_TOKENS) if backend.splits else 0
+    credit = limits(
+        jobs,
+        kv_tokens=backend.spec.kv_tokens or found.kv_tokens,
+        ollama=ollama,
+        # It reads the prompts of all its places by turns.
+        segment_tokens=None if ollama else segment or SEGMENT_TOKENS,
+    )
+    return Limits(
+        slots=credit.slots,
+        kv=credit.kv,
+        prefill=credit.prefill,
+        long=credit.long,
+        reserved_slots=credit.reserved_slots,
+        kv_reserve=credit.kv_reserve,
+        segment=segment,
+        pause_us=round(pause_s(segment, rate) * 1e6),
+    )
