@@ -44,14 +44,15 @@ def add_parser(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     where.add_argument("--model", metavar="NAME", help="the model to ask (default: the first that the gateway lists)")
     where.add_argument("--api-key", metavar="KEY", help="for both, where they ask for one")
     where.add_argument("--workers", type=int, default=2, metavar="N", help="with --simulate (default: 2)")
-    where.add_argument("--slots", type=int, metavar="N", help="with --simulate: sequences side by side")
+    where.add_argument("--slots", type=int, metavar="N", help="with --simulate: sequences side by side (Ollama: 4)")
     where.add_argument("--num-ctx", type=int, metavar="N", help="with --simulate: longest prompt and answer, in tokens")
     where.add_argument(
         "--speed",
         type=float,
         default=1.0,
         metavar="X",
-        help="with --simulate: the engine's time, and the gateway's waits with it, X times as fast (default: 1)",
+        help="the engine's time, and the gateway's waits with it, X times as fast (default: 1); "
+        "with --direct: what runs already runs so",
     )
     what = parser.add_argument_group("what")
     of = what.add_mutually_exclusive_group()
