@@ -12,6 +12,8 @@ INBOX = "gate:1"
 LEASE_S = 15.0
 START = 1_700_000_000_000_000
 MANY = Limits(slots=1000)
+SHARE = ("kv", "prefill", "long", "lane", "arr", "score", "prompt", "upto", "had")
+"""What a back end's load has of each job."""
 
 
 class Clock:
@@ -89,6 +91,12 @@ async def record(lanes: Lanes, id: str) -> dict[str, str]:
     """A job's hash."""
     fields = await lanes.store.redis.hgetall(lanes.keys.job(id))
     return {name.decode(): value.decode() for name, value in fields.items()}
+
+
+async def carried(lanes: Lanes, id: str = "a", backend: str = "b") -> dict[str, str]:
+    """What a back end's load has of a job."""
+    share = await lanes.store.redis.hget(lanes.keys.load(backend), id)
+    return {} if share is None else dict(zip(SHARE, share.decode().split(","), strict=True))
 
 
 async def frames(lanes: Lanes, inbox: str = INBOX) -> list[dict[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from buffer.job import End
+from buffer.job import LANES, End
 from buffer.lanes import Lanes
 from buffer.records import Limits, Piece
 from tests.buffer.jobs import (
@@ -10,6 +10,7 @@ from tests.buffer.jobs import (
     job,
     pull,
     ready,
+    running,
 )
 
 W = 60_000_000
@@ -75,17 +76,62 @@ async def test_a_job_larger_than_the_credit_goes_alone(lanes: Lanes) -> None:
     assert await ids(lanes, 2, limits=limits) == []
 
 
-async def test_nothing_passes_a_job_that_does_not_fit_by_more_than_its_wait(lanes: Lanes) -> None:
+async def test_what_passes_a_job_that_waited_and_does_not_fit_leaves_its_room_alone(lanes: Lanes) -> None:
     clock = await ready(lanes)
     limits = Limits(slots=10, kv=100)
     await lanes.submit(job("a", kv=60))
     assert await ids(lanes, limits=limits) == ["a"]
-    await lanes.submit(job("big", kv=60, lane="slow", max_wait_us=10_000_000))
+    await lanes.submit(job("big", kv=80, lane="slow", max_wait_us=10_000_000))
     clock.forward(10)
-    await lanes.submit(job("in time", kv=1))
+    await lanes.submit(job("in time", kv=5))
     clock.forward(0.000001)
-    await lanes.submit(job("late", kv=1))
-    assert await ids(lanes, 10, limits=limits) == ["in time"]
+    for id, kv in (("first", 15), ("second", 6), ("third", 5)):
+        await lanes.submit(job(id, kv=kv))
+    assert await ids(lanes, 10, limits=limits) == ["in time", "first", "third"]
+
+
+async def test_a_job_that_waits_for_prefill_alone_holds_up_nobody(lanes: Lanes) -> None:
+    clock = await ready(lanes)
+    limits = Limits(slots=10, kv=100, prefill=100)
+    await lanes.submit(job("a", prefill=80, lane="normal", kv=0))
+    assert await ids(lanes, limits=limits) == ["a"]
+    await lanes.submit(job("due", prefill=30, lane="slow", kv=90, max_wait_us=10_000_000))
+    clock.forward(11)
+    await lanes.submit(job("late", prefill=20, lane="normal", kv=50))
+    assert await ids(lanes, 10, limits=limits) == ["late"]
+
+
+async def test_short_lanes_go_first_for_half_of_the_places(lanes: Lanes) -> None:
+    clock = await ready(lanes)
+    for i in range(4):
+        await lanes.submit(job(f"n{i}", lane="normal", user=f"n{i}"))
+    clock.forward(1)
+    for i in range(4):
+        await lanes.submit(job(f"f{i}", lane=("fast", "thinking")[i % 2], user=f"f{i}", offset_us=2_000_000))
+        clock.forward(0.1)
+    assert await ids(lanes, 4, limits=Limits(slots=5)) == ["f0", "f1", "n0", "n1"]
+
+
+async def test_short_lanes_go_first_for_half_of_the_memory(lanes: Lanes) -> None:
+    clock = await ready(lanes)
+    for i in range(2):
+        await lanes.submit(job(f"n{i}", lane="normal", user=f"n{i}", kv=20))
+    clock.forward(1)
+    for i in range(3):
+        await lanes.submit(job(f"f{i}", user=f"f{i}", kv=25))
+    assert await ids(lanes, 9, limits=Limits(slots=20, kv=100)) == ["f0", "f1", "n0", "n1"]
+
+
+async def test_a_place_kept_for_short_jobs_is_given_up_once_somebody_has_waited(lanes: Lanes) -> None:
+    clock = await ready(lanes)
+    await lanes.submit(job("n", lane="normal", max_wait_us=60_000_000))
+    await running(lanes, "first", lane="fast")
+    places = Limits(slots=2, reserved_slots=1)
+    clock.forward(15)
+    assert await ids(lanes, limits=places) == []
+    clock.forward(0.000001)
+    assert await ids(lanes, limits=Limits(slots=2, reserved_slots=1, kv=100)) == []
+    assert await ids(lanes, limits=places) == ["n"]
 
 
 async def test_long_prompts_have_a_bound(lanes: Lanes) -> None:
@@ -104,7 +150,7 @@ async def test_prefill_credit_is_free_after_the_first_token(lanes: Lanes) -> Non
         clock.forward(1)
     await lanes.submit(job("f", prefill=400))
     granted = (await pull(lanes, 3, limits=limits)).jobs
-    assert [one.id for one in granted] == ["a", "f"]
+    assert [one.id for one in granted] == ["f", "a"]
     assert await ids(lanes, 3, limits=limits) == []
     pairs = [Piece(one.id, one.fence, 0) for one in granted]
     assert await lanes.prefilled([*pairs, Piece("a", 1, 0), Piece("none", 1, 0)]) == 2
@@ -119,9 +165,24 @@ async def test_no_more_than_sixteen_are_looked_at(lanes: Lanes) -> None:
     await lanes.submit(job("a", kv=60))
     assert await ids(lanes, limits=limits) == ["a"]
     for i in range(16):
+        await lanes.submit(job(f"big{i}", kv=60, user=f"u{i}", lane=LANES[i % 4]))
+    clock.forward(1)
+    await lanes.submit(job("small", kv=1, user="s", model="n"))
+    assert await ids(lanes, limits=limits, models=["m", "n"]) == []
+    await lanes.cancel("big0")
+    assert await ids(lanes, limits=limits, models=["m", "n"]) == ["small"]
+
+
+async def test_of_one_queue_four_are_looked_at(lanes: Lanes) -> None:
+    clock = await ready(lanes)
+    limits = Limits(slots=100, kv=100)
+    await lanes.submit(job("a", kv=60))
+    assert await ids(lanes, limits=limits) == ["a"]
+    for i in range(4):
         await lanes.submit(job(f"big{i}", kv=60, user=f"u{i}"))
     clock.forward(1)
-    await lanes.submit(job("small", kv=1, user="s"))
-    assert await ids(lanes, limits=limits) == []
+    await lanes.submit(job("behind", kv=1, user="s"))
+    await lanes.submit(job("another", kv=1, user="s", lane="slow"))
+    assert await ids(lanes, 2, limits=limits) == ["another"]
     await lanes.cancel("big0")
-    assert await ids(lanes, limits=limits) == ["small"]
+    assert await ids(lanes, 2, limits=limits) == ["behind"]

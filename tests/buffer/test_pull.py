@@ -8,6 +8,8 @@ from buffer.lanes import Lanes
 from buffer.records import GivenBack, Limits
 from tests.buffer.jobs import (
     LEASE_S,
+    SHARE,
+    carried,
     frames,
     ids,
     is_quiet,
@@ -24,7 +26,7 @@ W = 60_000_000
 
 async def test_a_granted_job_is_leased_carried_and_announced(lanes: Lanes) -> None:
     clock = await ready(lanes)
-    await lanes.submit(job("a", kv=50, prefill=20, long=True))
+    await lanes.submit(job("a", kv=50, prefill=20, prompt=30, long=True, lane="slow"))
     clock.forward(2)
     pulled = await pull(lanes)
     (granted,) = pulled.jobs
@@ -41,10 +43,12 @@ async def test_a_granted_job_is_leased_carried_and_announced(lanes: Lanes) -> No
     fields = await record(lanes, "a")
     assert (fields["st"], fields["worker"], fields["backend"], fields["n"]) == ("running", "w", "b", "0")
     assert await lanes.store.redis.zscore(lanes.keys.lease, "a") == clock.now + LEASE_S * 1_000_000
-    assert await lanes.store.redis.hgetall(lanes.keys.load("b")) == {b"a": b"50,20,1"}
+    arr = str(granted.arr_us)
+    share = ("50", "20", "1", "slow", arr, arr, "30", "30", "10")
+    assert await carried(lanes) == dict(zip(SHARE, share, strict=True))
     assert await kinds(lanes, "a") == [("0-1", "queued"), (f"{granted.fence}-0", "start")]
     assert await frames(lanes) == [{"id": "a", "f": str(granted.fence), "n": "0", "k": "start", "d": " b"}]
-    assert await lanes.store.redis.zcard(lanes.keys.wait("m", "fast")) == 0
+    assert await lanes.store.redis.zcard(lanes.keys.wait("m", "slow")) == 0
 
 
 async def test_a_fence_rises_even_when_the_clock_goes_back(lanes: Lanes) -> None:

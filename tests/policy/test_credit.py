@@ -12,12 +12,12 @@ from policy.credit import (
     fits,
     for_waiting,
     limits,
-    load_of,
     may_go_first,
     may_pass,
     reserved_slots,
 )
 from policy.lane import LANES, SHORT_LANES
+from tests.policy.loads import load_of
 
 
 def test_the_numbers_of_three_engines() -> None:

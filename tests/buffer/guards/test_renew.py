@@ -6,7 +6,7 @@ from buffer.lanes import Lanes
 from buffer.records import Granted, Held, Piece
 from tests.buffer.guards.mutants import guard
 from tests.buffer.guards.steps import give_back, ids_in, length, requeue, restored, taken_over
-from tests.buffer.jobs import LEASE_S, pull, ready, record, running
+from tests.buffer.jobs import LEASE_S, carried, pull, ready, record, running
 
 
 async def _renewed(lanes: Lanes, granted: Granted, *, ahead: int = 0, id: str = "a") -> str:
@@ -124,16 +124,16 @@ async def test_nor_does_an_orphan(lanes: Lanes) -> None:
 
 @guard("_job", "if j.read == j.fence then", "if false then")
 async def test_renew_takes_no_prefill_after_the_first_token(lanes: Lanes) -> None:
-    granted = await running(lanes)
+    granted = await running(lanes, lane="slow")
     await lanes.prefilled([Piece("a", granted.fence, 0)])
     await _renewed(lanes, granted)
-    assert await lanes.store.redis.hget(lanes.keys.load("b"), "a") == b"10,0,0"
+    assert (await carried(lanes))["prefill"] == "0"
 
 
 @guard("_job", "if j.read == j.fence then", "if j.read > 0 then")
 async def test_another_attempt_takes_prefill_again(lanes: Lanes) -> None:
-    granted = await running(lanes)
+    granted = await running(lanes, lane="slow")
     await lanes.prefilled([Piece("a", granted.fence, 0)])
     await give_back(lanes, granted)
     assert len((await pull(lanes)).jobs) == 1
-    assert await lanes.store.redis.hget(lanes.keys.load("b"), "a") == b"10,5,0"
+    assert (await carried(lanes))["prefill"] == "5"

@@ -8,7 +8,7 @@ from buffer.lanes import LARGE_BODY, Lanes
 from buffer.past import Past
 from tests.buffer.guards.mutants import guard
 from tests.buffer.guards.steps import change, forget, give_back, ids_in, length, past, restore, restored, state
-from tests.buffer.jobs import LEASE_S, chunk, ids, job, kinds, pull, ready, record, running
+from tests.buffer.jobs import LEASE_S, carried, chunk, ids, job, kinds, pull, ready, record, running
 
 
 @guard("submit", "if known and known.fence >= floor then", "if known then")
@@ -102,14 +102,14 @@ async def test_a_job_that_waited_waits(lanes: Lanes) -> None:
 
 @guard("submit", "if tonumber(ARGV[25]) > 0 then", "if true then")
 async def test_a_job_that_had_said_nothing_takes_prefill(lanes: Lanes) -> None:
-    await restored(lanes, have=0)
-    assert await lanes.store.redis.hget(lanes.keys.load("b"), "a") == b"10,5,0"
+    await restored(lanes, have=0, job=job("a", lane="slow"))
+    assert (await carried(lanes))["prefill"] == "5"
 
 
 @guard("submit", "if tonumber(ARGV[25]) > 0 then", "if false then")
 async def test_a_job_that_had_said_something_takes_none(lanes: Lanes) -> None:
-    await restored(lanes, have=1)
-    assert await lanes.store.redis.hget(lanes.keys.load("b"), "a") == b"10,0,0"
+    await restored(lanes, have=1, job=job("a", lane="slow"))
+    assert (await carried(lanes))["prefill"] == "0"
 
 
 @guard("submit", "if j.backend ~= '' then", "if false then")
