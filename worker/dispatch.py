@@ -20,6 +20,7 @@ from buffer.timing import Backoff
 from worker.aftermath import Aftermath
 from worker.ends import DEFECT, DONE, UNREADABLE
 from worker.hand import Hand, StoppedError
+from worker.lesson import learn
 from worker.pool import Pool
 from worker.reading import read_in_pieces
 from worker.whole import whole_usage
@@ -109,6 +110,7 @@ class Dispatch:
             return await aftermath.stopped(hand)
         except BackendError as error:
             return await aftermath.failed(hand, error)
+        learn(hand, self._pool.telemetry)
         return await aftermath.done(hand)
 
     async def _forgotten(self, hand: Hand) -> str:
@@ -171,6 +173,7 @@ class Dispatch:
         """Takes the counts from among the last events, and makes them those of the whole answer."""
         for at, event in enumerate(events):
             if isinstance(event, Usage):
+                hand.usage = event
                 events[at] = usage = whole_usage(event, hand.begun_spent) if hand.begun else event
                 hand.tokens = usage.prompt + usage.completion
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Literal
 
 from buffer.heard import Heard, Said
-from buffer.job import Chat
+from buffer.job import Chat, Usage
 from buffer.records import Granted
 from worker.engine import Engine
 
@@ -47,6 +47,7 @@ class Hand:
         "tokens",
         "told",
         "upto",
+        "usage",
         "whole",
         "why",
     )
@@ -68,6 +69,8 @@ class Hand:
         """The client gets the answer in one piece, so till its end nothing has been said."""
         self.tokens: int | None = None
         """Tokens of prompt and answer, as the engine counted them."""
+        self.usage: Usage | None = None
+        """All that it counted, of this attempt alone."""
         self.stream = f"{job.id} {job.fence}"
         """Names this attempt: the next one at the same job may begin here before this one is put away."""
         self.started_at = engine.clock()

@@ -78,8 +78,11 @@ class Health:
         self._pool.states = await read_states(lanes.store, lanes.keys)
         self._stand_in()
         for state in self._pool.states:
+            if state.name != engine.name:
+                continue
+            engine.learning.adopt(state.learned, engine.served)
             # What this worker told itself the last time is no news.
-            if state.name == engine.name and state.limit != self._told:
+            if state.limit != self._told:
                 engine.adopt(state.limit)
         if not engine.up and any(state.up for state in self._pool.states if state.name == engine.name):
             await self._warn()
@@ -127,4 +130,5 @@ class Health:
             simulated=bool(found and found.simulated),
             error=engine.error,
             fallback_for=engine.spec.fallback_for,
+            learned=engine.learning.told(engine.served),
         )

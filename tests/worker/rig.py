@@ -68,7 +68,8 @@ class Gate:
 
     async def ask(
         self,
-        prompt: str = "marker:hi",
+        text: str = "marker:hi",
+        /,
         *,
         lane: Lane = "normal",
         user: str = "",
@@ -78,7 +79,7 @@ class Gate:
         **more: Any,
     ) -> Ask:
         name = f"job{next(_names)}"
-        chat = Chat(model=model, messages=[Message("user", prompt)], think="off", stream=stream)
+        chat = Chat(model=model, messages=[Message("user", text)], think="off", stream=stream)
         job = NewJob(
             id=name,
             model=queue_names(model)[0],
