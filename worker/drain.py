@@ -18,9 +18,6 @@ from worker.firsts import report_read, unreported
 from worker.pool import Pool
 from worker.reading import half_read
 
-SWAP_AFTER_US = 15_000_000
-"""How long a job may wait for its model to be loaded while jobs of the loaded one come."""
-
 LEFT_S = 2.0
 """How often to look while jobs wait and none was to be had: they may be left to others, by a worker that is gone when
 the time for that is over."""
@@ -70,11 +67,15 @@ class Drain:
                 # Not even a pull: what came in between would go without its window.
                 pool.listening.set()
                 want, wait_s = 0, hold_s if hold_s else wait_s
-        if not want and not reads:
+        yields = any(hand.engine is engine and hand.yields for hand in pool.hands.values())
+        if not want and not reads and not yields:
             return wait_s
-        pulled = await self._pull(queues, want, limits)
+        pulled = await self._ask(queues, want, limits)
         look_in_s = pulled.look_in_us / 1e6 or None
         if not want:
+            if yields:
+                # A person's job that comes now may need its place.
+                pool.listening.set()
             return sooner(wait_s, look_in_s)
         await self._send(pulled, window_s)
         engine.short = len(pulled.jobs) < want and pulled.waiting > 0
@@ -125,24 +126,11 @@ class Drain:
             self._pool.telemetry.batch_window.observe(window_s)
             self._dispatch.batch(hands, await self._bodies([job.id for job in pulled.jobs]))
 
-    async def _pull(self, queues: Sequence[str], want: int, limits: Limits) -> Pulled:
-        """Where an engine keeps one model in memory, jobs of that one go first: changing it costs seconds, and all that
-        runs."""
-        there, away = self._engine.by_memory(queues)
-        if there and away:
-            seen = await self._pool.lanes.peek(away)
-            if seen.waiting and seen.now_us - seen.oldest_arr_us >= SWAP_AFTER_US:
-                queues = away
-            elif seen.waiting:
-                pulled = await self._ask(there, want, limits)
-                if pulled.jobs or pulled.waiting:
-                    return pulled
-        return await self._ask(queues, want, limits)
-
     async def _ask(self, queues: Sequence[str], want: int, limits: Limits, left_by: Sequence[str] = ()) -> Pulled:
-        goes_on = self._engine.backend.continues
+        engine = self._engine
+        goes_on, memory = engine.backend.continues, engine.memory()
         return await self._pool.pull(
-            self._engine.name, queues, want=want, limits=limits, left_by=left_by, goes_on=goes_on
+            engine.name, queues, want=want, limits=limits, left_by=left_by, goes_on=goes_on, memory=memory
         )
 
     async def _bodies(self, ids: Sequence[str]) -> list[bytes | None]:

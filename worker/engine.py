@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from backends.base import Backend, Probe
 from buffer.backend import BackendSpec, ModelInfo
+from buffer.memory import Memory
 from buffer.names import queue_names
 from buffer.records import Limits
 from policy.estimate import PREFILL_RATE
@@ -67,7 +68,8 @@ class Engine:
         self.short = False
         """Jobs wait that did not fit at the last pull: whatever frees credit is worth another."""
         self._limit = 0
-        self._loaded: set[str] = set()
+        self._loaded: frozenset[str] = frozenset()
+        self._seen_at = 0.0
         self._upstream: dict[str, str] = {}
         self._learn([])
 
@@ -91,7 +93,7 @@ class Engine:
         self.looked_at = True
         before, queues = self._bounds(), list(self._upstream)
         self.probe, self.error, self.models = found, "", found.models
-        self._loaded = set(found.loaded)
+        self._loaded, self._seen_at = frozenset(found.loaded), self.clock()
         self.doubt.clear()
         self._learn([model.id for model in found.models])
         self.flow.looked(slots=found.slots, waiting=found.waiting, running=found.running)
@@ -207,20 +209,15 @@ class Engine:
         if isinstance(self.flow, OverlapLimit):
             self.flow.adopt(jobs, self.clock())
 
-    def by_memory(self, queues: Sequence[str]) -> tuple[list[str], list[str]]:
-        """``queues`` of models that are in the engine's memory, and the others. Only Ollama swaps models; of the rest,
-        all are there. A queue may be of a model that it no longer has."""
-        if self.spec.kind != "ollama" or not self._loaded:
-            return list(queues), []
-        there = [queue for queue in queues if self._upstream.get(queue) in self._loaded]
-        return there, [queue for queue in queues if queue not in there]
+    def memory(self) -> Memory | None:
+        """The models in its memory, as of the last look. None: it does not swap models, as only Ollama does."""
+        if self.spec.kind != "ollama":
+            return None
+        there = [queue for queue, upstream in self._upstream.items() if upstream in self._loaded]
+        return Memory(there, max(0, round((self.clock() - self._seen_at) * 1e6)))
 
-    def started(self, stream: str, queue: str) -> None:
-        """A job went there; ``stream`` names the attempt. Its model is the loaded one from now on, as far as anybody
-        knows before the next look."""
-        upstream = self._upstream.get(queue)
-        if upstream is not None and upstream not in self._loaded:
-            self._loaded = {upstream}
+    def started(self, stream: str) -> None:
+        """A job went there; ``stream`` names the attempt."""
         self.running.add(stream)
         self.learning.started(stream)
         self.breaker.started(self.clock())

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from buffer.control import Control
 from buffer.lanes import Lanes
 from buffer.load import BackendState
+from buffer.memory import Memory
 from buffer.records import Granted, Limits, Pulled
 from buffer.replies import ReplyWriter
 from buffer.settings import Settings
@@ -68,6 +69,7 @@ class Pool:
         limits: Limits,
         left_by: Sequence[str] = (),
         goes_on: bool = True,
+        memory: Memory | None = None,
     ) -> Pulled:
         """Jobs for a back end; one call at a time for each. What may be read further of those in hand is passed on. The
         rest as for ``Lanes.pull``. Raises ``StoreUnavailable``."""
@@ -81,6 +83,7 @@ class Pool:
                 lease_s=self.settings.lease_seconds,
                 left_by=left_by,
                 goes_on=goes_on,
+                memory=memory,
             )
         except StoreUnavailable:
             self.unsure.add(backend)
@@ -99,7 +102,7 @@ class Pool:
             before.stop("lost")
         self.count_fallback(engine, job.model)
         hand = self.hands[job.id] = Hand(job, engine, before)
-        engine.started(hand.stream, job.model)
+        engine.started(hand.stream)
         if self.cancelled.pop(job.id, None) == job.fence:
             hand.stop("cancel")
         return hand
@@ -122,6 +125,8 @@ class Pool:
                     self.replies.go(control.id)
                 case "piece":
                     hand.may_read(control.upto)
+                case "yield" if hand.yields:
+                    hand.stop("yield")
         elif control.kind == "cancel" and (hand is None or hand.job.fence < control.fence):
             self.cancelled[control.id] = control.fence
             if len(self.cancelled) > MOST_CANCELLED:

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 from backends.base import Probe
 from buffer.backend import BackendSpec, Kind, ModelInfo
 from buffer.job import Chat, Event
+from buffer.memory import Memory
 from worker.breaker import Breaker
 from worker.engine import Engine
 
@@ -70,14 +71,14 @@ def test_places_hang_on_the_look_the_breaker_and_what_runs() -> None:
     one, clock = engine(max_in_flight=3)
     assert one.places(3) == 0, "nobody has looked yet"
     one.looked(served("m"))
-    one.started("a", "m")
+    one.started("a")
     assert one.places(3) == 2
     one.breaker.failed(clock.now_at)
     assert one.places(3) == 0
     assert one.recheck_s() == 10.0
     clock.now_at += 10
     assert one.places(3) == 1
-    one.started("b", "m")
+    one.started("b")
     assert one.places(3) == 0
     one.breaker.succeeded()
     one.ended("b")
@@ -117,7 +118,7 @@ def test_overlap_wakes_the_drain_and_a_trial_is_not_told_to_others() -> None:
     one, _ = engine("ollama")
     one.looked(served("m"))
     assert one.limits().slots == 1
-    one.started("a", "m")
+    one.started("a")
     one.wake.clear()
     one.flowed("a")
     assert one.wake.is_set()
@@ -126,21 +127,21 @@ def test_overlap_wakes_the_drain_and_a_trial_is_not_told_to_others() -> None:
     assert one.told_limit == 3
 
 
-def test_the_loaded_model_is_the_one_that_a_job_was_just_sent_for() -> None:
-    one, _ = engine("ollama")
+def test_what_an_engine_that_swaps_models_has_in_memory() -> None:
+    one, clock = engine("ollama", models={"mine": "a:7b"})
     one.looked(served("a:7b", "b:7b"))
-    queues = ["a-7b", "b-7b"]
-    assert one.by_memory(queues) == (queues, []), "nothing is loaded yet, so nothing has to make way"
+    assert one.memory() == Memory([], 0)
     one.looked(served("a:7b", "b:7b", loaded=["a:7b"]))
-    assert one.by_memory(queues) == (["a-7b"], ["b-7b"])
-    assert one.by_memory([*queues, "gone"]) == (["a-7b"], ["b-7b", "gone"])
-    one.started("1", "b-7b")
-    assert one.by_memory(queues) == (["b-7b"], ["a-7b"])
+    clock.now_at += 2
+    assert one.memory() == Memory(["mine", "/mine", "a-7b", "/a-7b"], 2_000_000)
     one.looked(served("a:7b", "b:7b", loaded=["a:7b", "b:7b"]))
-    assert one.by_memory(queues) == (queues, [])
+    clock.now_at += 1
+    found = one.memory()
+    assert found is not None
+    assert set(found.queues) == set(one.queues())
     other, _ = engine("llamacpp")
     other.looked(served("a", "b", loaded=["a"]))
-    assert other.by_memory(["a", "b"]) == (["a", "b"], [])
+    assert other.memory() is None, "all of its models are there"
 
 
 def test_pieces_are_as_large_as_the_engine_is_fast() -> None:
