@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, cast
 
@@ -14,33 +13,25 @@ import aiohttp
 import httpx
 import msgspec
 
+from backends.asking import Asking
 from backends.base import BackendError
 from backends.failures import early_end, from_status
+from backends.http import Connection, NoHttpError
+from backends.kept import KEEP_ALIVE_S, SlowError, UnreachableError
 from backends.transport import Transport
 from buffer.backend import BackendSpec
 
 log = logging.getLogger("doublebuffer.backends")
 
-KEEP_ALIVE_S = 4.0
-"""Idle connections go before uvicorn's and llama.cpp's servers close them, which they do after 5 s: a request that
-meets the closing fails without having been read."""
 ERROR_BODY_LIMIT = 256 * 1024
-SLICE = 256 * 1024
-"""Bytes of a request's body that are handed over at a time, so that pictures do not hold up the loop."""
 TAIL_S = 0.05
 """How long the end of a complete answer's body is waited for, so that the connection can be used again."""
 
 
 LEAST_KEY = 4
 """Letters below which a key is a word like any other."""
-MOST_STALE = 8
-"""Kept connections that may turn out to be closed, one after the other, before one request fails."""
-_REUSED: ContextVar[bool] = ContextVar("reused", default=False)
-"""Whether the request under way in this task got a connection that was open before."""
-
-
-async def _note_reuse(*_: object) -> None:
-    _REUSED.set(True)
+_NOBODY = (aiohttp.ClientConnectorError, UnreachableError)
+_SLOW = (aiohttp.ConnectionTimeoutError, SlowError)
 
 
 class Client:
@@ -54,8 +45,9 @@ class Client:
         self._key = spec.api_key
         if spec.api_key:
             self._headers["Authorization"] = f"Bearer {spec.api_key}"
-        # CPU per request / per network read of a stream, measured on one core: httpx's own transport 1,085 / 45 µs, its
-        # aiohttp transport 220 / 12 µs, aiohttp without httpx 67 / 8 µs.
+        # For jobs: what stands between an engine and a gateway is paid for each token.
+        self._asking = Asking(self._url, self._headers, connect_timeout_s=connect_timeout_s)
+        # For looks, and for what passes through as it is.
         self._http = httpx.AsyncClient(
             transport=Transport(self._session),
             timeout=httpx.Timeout(None, connect=connect_timeout_s),
@@ -67,42 +59,33 @@ class Client:
     def _session(self) -> aiohttp.ClientSession:
         tls = httpx.create_ssl_context(trust_env=False) if self._url.startswith("https:") else False
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S, ssl=tls)
-        watched = aiohttp.TraceConfig()
-        watched.on_connection_reuseconn.append(_note_reuse)
         return aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None),
-            trace_configs=[watched],
         )
 
     async def aclose(self) -> None:
+        self._asking.close()
         await self._http.aclose()
 
     @asynccontextmanager
     async def post(
         self, path: str, body: bytes, headers: Mapping[str, str], *, until_at: float
-    ) -> AsyncIterator[httpx.Response]:
+    ) -> AsyncIterator[Connection]:
         """Posts JSON and gives the answer, of status 200, once its headers have come. ``until_at``: loop time."""
-        request = self._http.build_request(
-            "POST",
-            self._url + path,
-            content=body if len(body) <= SLICE else _Slices(body),
-            headers={
-                **self._headers,
-                **headers,
-                "Content-Length": str(len(body)),
-                # A compressor on the way would keep tokens back.
-                "Accept-Encoding": "identity",
-            },
-        )
-        response = await self._send(request, until_at)
         try:
-            if response.status_code != 200:
-                raise await self.refusal(response)
-            yield response
+            connection = await self._asking.ask(path, body, headers, until_at)
+        except TimeoutError:
+            raise early_end(self.name, "did not begin to answer in time") from None
+        except (httpx.InvalidURL, OSError) as error:
+            raise self.trouble(error) from error
+        try:
+            if connection.status_code != 200:
+                raise await self.refusal(connection)
+            yield connection
         finally:
-            await response.aclose()
+            self._asking.put_back(connection)
 
     @asynccontextmanager
     async def pass_on(
@@ -120,32 +103,12 @@ class Client:
         finally:
             await response.aclose()
 
-    async def _send(self, request: httpx.Request, until_at: float) -> httpx.Response:
-        """A connection that was kept open may have been closed by the engine as the request was on its way: then the
-        request was not read, and goes out again. Where the connection was new, that is a failure like any other."""
-        try:
-            async with asyncio.timeout_at(until_at):
-                for _ in range(MOST_STALE):
-                    reused = _REUSED.set(False)
-                    try:
-                        return await self._http.send(request, stream=True)
-                    except (httpx.HTTPError, aiohttp.ClientError, OSError):
-                        if not _REUSED.get():
-                            raise
-                    finally:
-                        _REUSED.reset(reused)
-                return await self._http.send(request, stream=True)
-        except TimeoutError:
-            raise early_end(self.name, "did not begin to answer in time") from None
-        except (httpx.HTTPError, aiohttp.ClientError, OSError) as error:
-            raise self.trouble(error) from error
-
-    async def refusal(self, response: httpx.Response) -> BackendError:
+    async def refusal(self, response: Connection | httpx.Response) -> BackendError:
         """The error that an answer of another status than 2xx tells of."""
         body = bytearray()
         try:
             async with asyncio.timeout(self.connect_timeout_s + 1):
-                async for data in response.aiter_bytes():
+                async for data in response if isinstance(response, Connection) else response.aiter_bytes():
                     body += data
                     if len(body) > ERROR_BODY_LIMIT:
                         break
@@ -161,28 +124,31 @@ class Client:
             error.args = (error.message,)
         return error
 
-    def pieces(self, response: httpx.Response) -> AsyncGenerator[bytes, None]:
-        """The body as the network gives it."""
+    def passed(self, response: httpx.Response) -> AsyncGenerator[bytes, None]:
+        """The body of what is passed on, as the network gives it."""
         plain = response.headers.get("content-encoding", "identity").lower() == "identity"
         return cast("AsyncGenerator[bytes, None]", response.aiter_raw() if plain else response.aiter_bytes())
 
-    async def next(self, pieces: AsyncGenerator[bytes, None], until_at: float) -> bytes | None:
+    def pieces(self, response: Connection) -> Connection:
+        """The body of a job's answer, as the network gives it."""
+        return response
+
+    async def next(self, pieces: Connection, until_at: float) -> bytes | None:
         """The next piece; None at the body's end."""
         try:
-            async with asyncio.timeout_at(until_at):
-                return await anext(pieces, None)
+            return await pieces.next(until_at)
         except TimeoutError:
             raise early_end(self.name, "stopped sending in the middle of an answer") from None
-        except (httpx.HTTPError, aiohttp.ClientError, OSError) as error:
+        except OSError as error:
             raise self.trouble(error) from error
 
-    async def tail(self, pieces: AsyncGenerator[bytes, None]) -> None:
+    async def tail(self, pieces: Connection) -> None:
         """Reads what is left of a body whose content is complete. If that fails, it costs the connection only."""
+        until_at = asyncio.get_running_loop().time() + TAIL_S
         try:
-            async with asyncio.timeout(TAIL_S):
-                async for _ in pieces:
-                    pass
-        except (TimeoutError, httpx.HTTPError, aiohttp.ClientError, OSError):
+            while await self.next(pieces, until_at) is not None:
+                pass
+        except BackendError:
             log.debug("back end %s: a complete answer's body did not end", self.name)
 
     async def look(self, path: str, body: Any = None) -> httpx.Response | None:
@@ -211,11 +177,14 @@ class Client:
 
     def trouble(self, error: Exception) -> BackendError:
         """httpx-aiohttp gives lost connections out as connect timeouts, so the cause beneath decides."""
-        cause = error.__cause__ or error
-        if isinstance(cause, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
-            code = "unreachable" if isinstance(cause, aiohttp.ClientConnectorError) else "upstream_error"
+        cause = error if isinstance(error, OSError) else error.__cause__ or error
+        if isinstance(
+            cause, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | UnreachableError | SlowError
+        ):
+            nobody = isinstance(cause, aiohttp.ClientConnectorError | UnreachableError)
+            code = "unreachable" if nobody else "upstream_error"
             return BackendError(f"Back end '{self.name}' cannot be reached.", kind="refused", status=503, code=code)
-        if isinstance(cause, aiohttp.ClientResponseError | httpx.InvalidURL | httpx.UnsupportedProtocol):
+        if isinstance(cause, aiohttp.ClientResponseError | httpx.InvalidURL | httpx.UnsupportedProtocol | NoHttpError):
             return early_end(self.name, "does not speak HTTP as it should")
         return early_end(self.name, "closed the connection before the answer was complete")
 
@@ -232,14 +201,3 @@ def _base(spec: BackendSpec) -> str:
     """Operators write the address with or without the API's own first part."""
     url = spec.url.rstrip("/")
     return url.removesuffix("/api" if spec.kind == "ollama" else "/v1").rstrip("/")
-
-
-class _Slices:
-    """A body bit by bit, as often as it is sent."""
-
-    def __init__(self, body: bytes) -> None:
-        self._view = memoryview(body)
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for at in range(0, len(self._view), SLICE):
-            yield bytes(self._view[at : at + SLICE])

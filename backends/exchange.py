@@ -8,12 +8,12 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Protocol
 
-import httpx
 import msgspec
 
 from backends.base import BackendError
 from backends.client import Client
 from backends.failures import ContextTooLongError, broken, early_end
+from backends.http import Connection
 from backends.trim import trim
 from buffer.job import Chat, Content, Event, Origin, Usage
 
@@ -118,7 +118,7 @@ async def exchange(
         await client.tail(pieces)
 
 
-def _is_page(client: Client, response: httpx.Response) -> bool:
+def _is_page(client: Client, response: Connection) -> bool:
     """Whether the answer comes whole, as JSON. Raises ``BackendError`` on a page for people."""
     content_type: str = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content_type == "text/html":

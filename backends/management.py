@@ -24,7 +24,7 @@ class Passed:
     def __init__(self, client: Client, response: httpx.Response) -> None:
         self.status = response.status_code
         self._client = client
-        self._pieces = client.pieces(response)
+        self._pieces = client.passed(response)
 
     async def next(self) -> bytes | None:
         """The next piece, as the network gives it; None at the end. Not to be cancelled and called again. Raises

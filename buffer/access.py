@@ -8,10 +8,11 @@ from typing import Any
 
 from redis import exceptions as errors
 
-from buffer.link import COMMAND_TIMEOUT_S, EAGER_S, ONCE_S, Command, Link
+from buffer.link import COMMAND_TIMEOUT_S, EAGER_S, ONCE_S, Link
 from buffer.mending import Mending
 from buffer.scripting import by_sha, script
 from buffer.trouble import SPOILT, StoreUnavailable, Trouble, spoilt, trouble, unavailable
+from buffer.wire import Command
 
 __all__ = ["COMMAND_TIMEOUT_S", "MAX_BLOCK_S", "Command", "Entry", "Store", "StoreUnavailable", "entries_of", "trouble"]
 

@@ -19,11 +19,9 @@ class EmbeddedStore(Store):
     embedded = True
 
     def __init__(self, redis: Any, *, prefix: str) -> None:
-        super().__init__(Link(redis, redis, "memory"), prefix=prefix)
+        self._memory = Memory(redis)
+        super().__init__(Link(redis, self._memory, "memory"), prefix=prefix)
         self._sleepers: set[tuple[frozenset[str], asyncio.Event]] = set()
-        self._connection: Any = None
-        self._compiled: set[str] = set()
-        self._turn = asyncio.Lock()
 
     async def pipeline(
         self,
@@ -33,34 +31,7 @@ class EmbeddedStore(Store):
         patient: bool = True,
         within_s: float = COMMAND_TIMEOUT_S,
     ) -> list[Any]:
-        # One connection, without the client's pool and pipeline around it: they cost more than most commands.
-        results: list[Any] = []
-        async with self._turn:
-            if self._connection is None:
-                self._connection = self.redis.connection_pool.make_connection()
-                await self._connection.connect()
-            commands = [await self._short(command) if command[0] == "EVALSHA" else command for command in commands]
-            await self._connection.send_packed_command(self._connection.pack_commands(commands), check_health=False)
-            for command in commands:
-                try:
-                    result = await self._connection.read_response()
-                except errors.ResponseError as error:
-                    result = error
-                else:
-                    read = self.redis.response_callbacks.get(command[0])
-                    result = read(result) if read is not None and result is not None else result
-                results.append(result)
-        return results
-
-    async def _short(self, command: Command) -> Command:
-        """The call of a script that has been compiled once: fakeredis would compile it at each call."""
-        part = by_sha()[command[1]]
-        if part.name not in self._compiled:
-            source = f"redis.db_{part.name} = function()\n{part.source}\nend"
-            await self._connection.send_command("EVAL", source, 0)
-            await self._connection.read_response()
-            self._compiled.add(part.name)
-        return ("EVAL", f"return redis.db_{part.name}()", *command[2:])
+        return await self._memory.send(commands, within_s)
 
     def pressing(self, base: str, command: Command) -> Command:
         return command
@@ -99,11 +70,59 @@ class EmbeddedStore(Store):
         finally:
             self._sleepers.discard(sleeper)
 
+
+class Memory:
+    """The way to a server that is in this process. See ``buffer.wires.Ways``."""
+
+    def __init__(self, redis: Any) -> None:
+        self._redis = redis
+        self._connection: Any = None
+        self._compiled: set[str] = set()
+        self._turn = asyncio.Lock()
+
+    async def send(self, commands: Sequence[Command], within_s: float) -> list[Any]:
+        # One connection, without the client's pool and pipeline around it: they cost more than most commands.
+        results: list[Any] = []
+        async with self._turn:
+            if self._connection is None:
+                self._connection = self._redis.connection_pool.make_connection()
+                await self._connection.connect()
+            commands = [await self._short(command) if command[0] == "EVALSHA" else command for command in commands]
+            await self._connection.send_packed_command(self._connection.pack_commands(commands), check_health=False)
+            for command in commands:
+                try:
+                    result = await self._connection.read_response()
+                except errors.ResponseError as error:
+                    result = error
+                else:
+                    read = self._redis.response_callbacks.get(command[0])
+                    result = read(result) if read is not None and result is not None else result
+                results.append(result)
+        return results
+
+    async def wait(self, commands: Sequence[Command], within_s: float) -> list[Any]:
+        return await self.send(commands, within_s)
+
+    async def _short(self, command: Command) -> Command:
+        """The call of a script that has been compiled once: fakeredis would compile it at each call."""
+        part = by_sha()[command[1]]
+        if part.name not in self._compiled:
+            source = f"redis.db_{part.name} = function()\n{part.source}\nend"
+            await self._connection.send_command("EVAL", source, 0)
+            await self._connection.read_response()
+            self._compiled.add(part.name)
+        return ("EVAL", f"return redis.db_{part.name}()", *command[2:])
+
+    def end_in(self, within_s: float) -> None:
+        """Nothing is ever under way for long."""
+
+    def drop(self) -> None:
+        """There is no other."""
+
     async def aclose(self) -> None:
         if self._connection is not None:
             await self._connection.disconnect()
             self._connection = None
-        await self.redis.aclose()
 
 
 def _ring_name(key: str) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 
 from redis import exceptions as errors
 
-from buffer.reach import Reach
-from buffer.trouble import CAUGHT, NO_DATABASE, REPLICA, StoreUnavailable, trouble, unavailable
-
-Command = tuple[Any, ...]
+from buffer.reach import LOOK_S, Reach
+from buffer.trouble import CAUGHT, REPLICA, StoreUnavailable, trouble, unavailable
+from buffer.wire import Command
+from buffer.wires import Ways
 
 COMMAND_TIMEOUT_S = 5.0
 EAGER_S = 1.5
@@ -21,24 +21,24 @@ ONCE_S = 15.0
 
 
 class Link:
-    """``redis``: the client for commands; ``blocking``: one with connections of its own, for reads that wait; ``name``:
-    for the log; ``moved``: whether it is another server by now; ``close``: what else is to be closed with it.
+    """``redis``: redis-py's client, for tests; ``ways``: for all else; ``name``: for the log; ``moved``: whether it is
+    another server by now; ``close``: what else is to be closed with it.
     """
 
     def __init__(
         self,
         redis: Any,
-        blocking: Any,
+        ways: Ways,
         name: str,
         *,
         moved: Callable[[], Awaitable[bool]] | None = None,
         close: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.redis = redis
-        self._blocking = blocking
+        self._ways = ways
         self._moved = moved
         self._close = close
-        self.reach = Reach(self._look, name)
+        self.reach = Reach(self._look, name, ways.end_in)
 
     async def run(
         self, commands: Sequence[Command], *, within_s: float = COMMAND_TIMEOUT_S, again: bool, patient: bool
@@ -52,13 +52,12 @@ class Link:
             await self._ready(patient)
         began_at = asyncio.get_running_loop().time()
         try:
-            async with self.reach.limit(within_s):
-                try:
-                    results = await _sent(self.redis, commands)
-                except errors.ConnectionError:
-                    if not again:
-                        raise
-                    results = await _sent(self.redis, commands)
+            try:
+                results = await self._ways.send(commands, within_s)
+            except errors.ConnectionError:
+                if not again:
+                    raise
+                results = await self._ways.send(commands, within_s)
         except CAUGHT as error:
             if (found := trouble(error)) is None:
                 raise
@@ -69,7 +68,7 @@ class Link:
     async def _ready(self, patient: bool) -> None:
         await self.reach.there(patient=patient)
         if self._moved is not None and await self._moved():
-            await self.drop()
+            self.drop()
             self.reach.hurry()
 
     async def read(self, commands: Sequence[Command], block_s: float) -> Any:
@@ -77,8 +76,7 @@ class Link:
         await self._ready(True)
         began_at = asyncio.get_running_loop().time()
         try:
-            async with self.reach.limit(block_s + COMMAND_TIMEOUT_S):
-                *_, result = await _sent(self._blocking, commands)
+            *_, result = await self._ways.wait(commands, block_s + COMMAND_TIMEOUT_S)
         except CAUGHT as error:
             if (found := trouble(error)) is None:
                 raise
@@ -93,45 +91,23 @@ class Link:
             return None
         if found is REPLICA:
             # Another server is the master by now: none of these connections leads there.
-            await self.drop()
+            self.drop()
         return self.reach.refused(found)
 
-    async def drop(self) -> None:
-        """Gives up connections that nobody uses now."""
-        for client in (self.redis, self._blocking):
-            await client.connection_pool.disconnect(inuse_connections=False)
+    def drop(self) -> None:
+        """From here on new connections are used."""
+        self._ways.drop()
 
     async def _look(self) -> None:
         try:
-            await _sent(self.redis, [("PING",)])
+            await self._ways.send([("PING",)], LOOK_S)
         except CAUGHT as error:
             if (found := trouble(error)) is None:
                 raise
             raise unavailable(found) from error
 
     async def aclose(self) -> None:
+        await self._ways.aclose()
         await self.redis.aclose()
-        await self._blocking.aclose()
         if self._close is not None:
             await self._close()
-
-
-async def _sent(client: Any, commands: Sequence[Command]) -> list[Any]:
-    try:
-        if len(commands) == 1:
-            try:
-                return [await client.execute_command(*commands[0])]
-            except errors.ResponseError as error:
-                if trouble(error) is NO_DATABASE:  # said to the connection, before any command
-                    raise
-                return [error]
-        pipe = client.pipeline(transaction=False)
-        for command in commands:
-            pipe.execute_command(*command)
-        results: list[Any] = await pipe.execute(raise_on_error=False)
-        return results
-    except RuntimeError as error:
-        # A connection that was reset between two commands: uvloop refuses to write to it in words of its own.
-        if "handler is closed" not in str(error):
-            raise
-        raise errors.ConnectionError("The connection was closed.") from error

@@ -26,13 +26,15 @@ GRACE_S = 1.0
 
 
 class Reach:
-    """Of one server. ``look`` asks it for a sign of life, and raises ``StoreUnavailable``; ``name``: for the log.
+    """Of one server. ``look`` asks it for a sign of life, and raises ``StoreUnavailable``; ``name``: for the log;
+    ``end_in``: has what is under way waited for so many seconds at most.
 
     While it is away, callers that cannot wait are refused at once. Those that can look for it, one at a time.
     """
 
-    def __init__(self, look: Callable[[], Awaitable[None]], name: str) -> None:
+    def __init__(self, look: Callable[[], Awaitable[None]], name: str, end_in: Callable[[float], None]) -> None:
         self._look = look
+        self._end_in = end_in
         self._name = name
         self._away: Trouble | None = None
         self._away_at = 0.0
@@ -104,6 +106,7 @@ class Reach:
 
     def hurry(self) -> None:
         """What is under way may wait ``GRACE_S`` more: its connections may lead nowhere."""
+        self._end_in(GRACE_S)
         for limit in self._limits:
             limit.end_in(GRACE_S)
 

@@ -11,17 +11,14 @@ from redis.backoff import NoBackoff
 
 from buffer.access import Store, StoreUnavailable
 from buffer.cluster import ClusterStore, Place
-from buffer.connections import Connections
 from buffer.embedded import EmbeddedStore
 from buffer.link import Link
 from buffer.sentinel import MasterConnection, Sentinels
+from buffer.wires import Wires
 
 __all__ = ["EmbeddedStore", "Store", "StoreUnavailable", "open_store"]
 
 CONNECT_TIMEOUT_S = 3.0
-POOL_TIMEOUT_S = 5.0
-CONNECTIONS = 32
-"""Of commands, a process and server; and so many again of reads that wait."""
 
 
 async def open_store(redis_url: str | None, *, prefix: str = "doublebuffer") -> Store:
@@ -59,24 +56,24 @@ def _options() -> dict[str, Any]:
 
 
 def _client(**options: Any) -> Any:
-    pool = Connections(max_connections=CONNECTIONS, timeout=POOL_TIMEOUT_S, **_options(), **options)
-    return aioredis.Redis.from_pool(pool)
+    return aioredis.Redis.from_pool(aioredis.BlockingConnectionPool(**_options(), **options))
 
 
 def _single(url: str) -> Link:
-    def client() -> Any:
-        options = _options()
-        if url.startswith("unix:"):
-            del options["socket_keepalive"]
-        pool = Connections.from_url(url, max_connections=CONNECTIONS, timeout=POOL_TIMEOUT_S, **options)
-        try:
-            pool.connection_class(**pool.connection_kwargs)
-        except TypeError:
-            raise ValueError("A store's URL has an option behind its ? that is none.") from None
-        return aioredis.Redis.from_pool(pool)
-
+    options = _options()
+    if url.startswith("unix:"):
+        del options["socket_keepalive"]
+    pool = aioredis.BlockingConnectionPool.from_url(url, **options)
+    try:
+        pool.connection_class(**pool.connection_kwargs)
+    except TypeError:
+        raise ValueError("A store's URL has an option behind its ? that is none.") from None
     split = urlsplit(url)
-    return Link(client(), client(), split.netloc.rpartition("@")[2] or split.path)
+    return _link(aioredis.Redis.from_pool(pool), split.netloc.rpartition("@")[2] or split.path)
+
+
+def _link(client: Any, name: str, **more: Any) -> Link:
+    return Link(client, Wires(client), name, **more)
 
 
 def _sentinel(url: str, prefix: str) -> Store:
@@ -87,10 +84,8 @@ def _sentinel(url: str, prefix: str) -> Store:
     login = {"username": user, "password": password}
     sentinels = Sentinels(hosts, service, {**_options(), **login})
 
-    def client() -> Any:
-        return _client(connection_class=MasterConnection, sentinels=sentinels, db=int(db or 0), **login)
-
-    link = Link(client(), client(), f"Sentinel's {service}", moved=sentinels.moved, close=sentinels.aclose)
+    client = _client(connection_class=MasterConnection, sentinels=sentinels, db=int(db or 0), **login)
+    link = _link(client, f"Sentinel's {service}", moved=sentinels.moved, close=sentinels.aclose)
     return Store(link, prefix=prefix)
 
 
@@ -100,7 +95,7 @@ def _cluster(url: str, prefix: str) -> Store:
     def link(place: Place) -> Link:
         host, port = place
         login = {"host": host, "port": port, "username": user, "password": password}
-        return Link(_client(**login), _client(**login), f"{host}:{port}")
+        return _link(_client(**login), f"{host}:{port}")
 
     return ClusterStore(hosts, link, prefix=prefix)
 

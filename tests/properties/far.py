@@ -1,6 +1,6 @@
 """The store as one process of the installation reaches it: late, lost on the way there or back, or not at all.
 
-What stands here is in the place of redis-py's client, so all that the product does above it is the product's own.
+What stands here is in the place of the connections, so all that the product does above it is the product's own.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ class Far:
         self.world, self.name = world, name
         self.paused_until_s = 0.0
         self.dead = False
+        self._limits: set[asyncio.Timeout] = set()
 
     def store(self) -> Store:
-        return Store(Link(FarRedis(self), FarRedis(self), "redis://far"), prefix=self.world.server.prefix)
+        return Store(Link(FarRedis(), self, "redis://far"), prefix=self.world.server.prefix)
 
     async def awake(self) -> None:
         """Returns once the process runs: never, if it is dead."""
@@ -49,7 +50,30 @@ class Far:
         """For how long from now on."""
         return self.paused_until_s - asyncio.get_running_loop().time()
 
-    async def send(self, commands: Sequence[Command]) -> list[Any]:
+    async def send(self, commands: Sequence[Command], within_s: float) -> list[Any]:
+        """See ``buffer.wires.Ways``."""
+        async with asyncio.timeout(within_s) as limit:
+            self._limits.add(limit)
+            try:
+                return await self._send(commands)
+            finally:
+                self._limits.discard(limit)
+
+    wait = send
+
+    def end_in(self, within_s: float) -> None:
+        until_s = asyncio.get_running_loop().time() + within_s
+        for limit in self._limits:
+            if not limit.expired() and (limit.when() or until_s) > until_s:
+                limit.reschedule(until_s)
+
+    def drop(self) -> None:
+        """There is no connection."""
+
+    async def aclose(self) -> None:
+        """There is none to close."""
+
+    async def _send(self, commands: Sequence[Command]) -> list[Any]:
         """Raises redis-py's ``ConnectionError``."""
         world = self.world
         await world.later(0.0005, 0.01)
@@ -98,42 +122,7 @@ class Far:
 
 
 class FarRedis:
-    """In the place of ``redis.asyncio.Redis``, as far as the product uses it."""
-
-    def __init__(self, far: Far) -> None:
-        self._far = far
-        self.connection_pool = self
-
-    async def execute_command(self, *command: Any) -> Any:
-        (result,) = await self._far.send([command])
-        if isinstance(result, Exception):
-            raise result
-        return result
-
-    async def ping(self) -> None:
-        await self.execute_command("PING")
-
-    def pipeline(self, transaction: bool) -> FarPipeline:
-        return FarPipeline(self._far)
-
-    async def disconnect(self, inuse_connections: bool = True) -> None:
-        """There is no connection."""
+    """In the place of ``redis.asyncio.Redis``: only to be closed."""
 
     async def aclose(self) -> None:
         """There is no connection."""
-
-
-class FarPipeline:
-    def __init__(self, far: Far) -> None:
-        self._far = far
-        self._commands: list[Command] = []
-
-    def execute_command(self, *command: Any) -> None:
-        self._commands.append(command)
-
-    async def execute(self, raise_on_error: bool = True) -> list[Any]:
-        results = await self._far.send(self._commands)
-        errors = [result for result in results if isinstance(result, Exception)]
-        if errors and raise_on_error:
-            raise errors[0]
-        return results

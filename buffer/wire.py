@@ -1,0 +1,144 @@
+"""One connection to a server of the store, on which the commands of many callers are under way at a time.
+
+redis-py opens it, with all that it knows of TLS, passwords, databases and Sentinels. From then on its bytes come here:
+a connection for each caller, a stream reader and a coroutine for each reply cost three times what the server does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import hiredis
+from redis import exceptions as errors
+from redis._parsers.base import BaseParser
+
+Command = tuple[Any, ...]
+Reads = Mapping[str, Callable[[Any], Any]]
+"""What redis-py makes of the replies to a command."""
+
+LOST = "The connection was closed."
+
+
+class Batch:
+    """Commands of one caller, sent together. ``result``: what came of each, an error of a single one in its place."""
+
+    __slots__ = ("_awaited", "_error", "_reads", "_results", "aged", "result", "ticks")
+
+    def __init__(self, commands: Sequence[Command], reads: Reads, ticks: int) -> None:
+        self.result: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self.ticks = ticks
+        """How many more of the clock's steps it is waited for."""
+        self.aged = False
+        """Some have passed."""
+        self._reads = [reads.get(command[0]) for command in commands]
+        self._awaited = len(commands)
+        self._results: list[Any] = []
+        self._error: Exception | None = None
+
+    def take(self, reply: Any) -> bool:
+        """The next reply. True: it was the last one."""
+        if isinstance(reply, errors.ConnectionError):
+            # So redis-py calls what is no fault of the command's: the server is still loading, or asks for a password.
+            self._error = reply
+        elif (read := self._reads[len(self._results)]) is not None and not isinstance(reply, Exception):
+            reply = read(reply)
+        self._results.append(reply)
+        if len(self._results) < self._awaited:
+            return False
+        if not self.result.done():
+            if self._error is not None:
+                self.result.set_exception(self._error)
+            else:
+                self.result.set_result(self._results)
+        return True
+
+    def fail(self, error: Exception) -> None:
+        if not self.result.done():
+            self.result.set_exception(error)
+            # Whoever asked may have left meanwhile.
+            self.result.exception()
+
+
+class Wire(asyncio.Protocol):
+    """``connection``: redis-py's, just opened. Replies come in the order of the commands."""
+
+    def __init__(self, connection: Any, reads: Reads) -> None:
+        self._reads = reads
+        self._under_way: deque[Batch] = deque()
+        self._reader = hiredis.Reader(protocolError=errors.InvalidResponse, replyError=BaseParser.parse_error)
+        # redis-py is to know nothing of it any more; but forgotten, the writer would close what it writes to.
+        self._writer = connection._writer
+        connection._writer = connection._reader = None
+        self._transport: asyncio.Transport = self._writer.transport
+        self._transport.set_protocol(self)
+        self.closed = self._transport.is_closing()
+        self.retired = False
+        """Nothing more is to be sent on it; it is closed once what is under way has ended."""
+
+    def send(self, commands: Sequence[Command], ticks: int) -> Batch:
+        """Sends the commands in this order. Raises redis-py's ``ConnectionError``."""
+        if self.closed or self._transport.is_closing():
+            raise errors.ConnectionError(LOST)
+        batch = Batch(commands, self._reads, ticks)
+        data = b"".join([hiredis.pack_command(command) for command in commands])
+        try:
+            self._transport.write(data)
+        except RuntimeError as error:
+            # A connection that was reset a moment ago: uvloop says so in words of its own.
+            raise errors.ConnectionError(LOST) from error
+        self._under_way.append(batch)
+        return batch
+
+    def data_received(self, data: bytes) -> None:
+        reader, under_way = self._reader, self._under_way
+        reader.feed(data)
+        try:
+            while under_way and (reply := reader.gets()) is not False:
+                if under_way[0].take(reply):
+                    under_way.popleft()
+        except errors.InvalidResponse as error:
+            self._end(error)
+            return
+        if not under_way and (self.retired or reader.has_data()):
+            # Nobody asked for what is there, so nothing behind it can be told apart any more.
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end(errors.ConnectionError(LOST))
+
+    def tick(self, most: int | None = None) -> None:
+        """A step of the clock has passed. With ``most``: none has, but no more than so many are left for anything."""
+        late = False
+        for batch in self._under_way:
+            if most is None:
+                batch.ticks, batch.aged = batch.ticks - 1, True
+            else:
+                batch.ticks = min(batch.ticks, most)
+            if batch.ticks <= 0 and not batch.result.done():
+                late = True
+                batch.fail(TimeoutError("No answer came in time."))
+        if late or self.retired:
+            self.retire()
+
+    @property
+    def idle(self) -> bool:
+        return not self._under_way
+
+    def retire(self) -> None:
+        self.retired = True
+        if all(batch.result.done() for batch in self._under_way):
+            self.close()
+
+    def close(self) -> None:
+        """At once; what is under way fails."""
+        self._end(errors.ConnectionError(LOST))
+
+    def _end(self, error: Exception) -> None:
+        if not self.closed:
+            self.closed = True
+            self._transport.abort()
+        while self._under_way:
+            self._under_way.popleft().fail(error)
