@@ -9,6 +9,7 @@ import pytest
 
 from buffer.setting_sources import variable_of
 from buffer.settings import NOT_YET, Settings
+from buffer.telemetry import Gauges, Telemetry
 from doublebuffer.settings_page import settings_page
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +40,13 @@ def test_the_path_of_a_request_is_told_in_ten_hops() -> None:
     hops = re.findall(r"^(\d+)\. (.*(?:\n   .*)*)", text, re.MULTILINE)
     assert [int(number) for number, _ in hops] == list(range(1, 11))
     assert all(FILE.search(hop) for _, hop in hops)
+
+
+def test_each_metric_has_a_line() -> None:
+    told = Telemetry().exposition(Gauges()).decode()
+    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    names = set(re.findall(r"# TYPE (\w+)", told))
+    assert names == set(re.findall(r"^\| `(doublebuffer_\w+)`", page, re.MULTILINE))
 
 
 def test_the_page_of_settings_is_current() -> None:
