@@ -45,7 +45,7 @@ class _Kind(NamedTuple):
 
 
 _KINDS: Final[Mapping[str, _Kind]] = {
-    _BYTES: _Kind(0.1, 1.0, 1 / BYTES_PER_TOKEN, 2.0),
+    _BYTES: _Kind(0.1, 1.0, 1 / BYTES_PER_TOKEN, 1.0),
     _PREFILL: _Kind(1.0, 1e7),
     _TOKENS: _Kind(0.05, 1e5),
     **{_OUTPUT + lane: _Kind(1.0, 131_072.0, float(tokens), 4.0, True) for lane, tokens in EXPECTED_OUTPUT.items()},
@@ -79,7 +79,7 @@ class Learned:
         """A prompt of ``size`` bytes of text in ``messages`` pieces had so many tokens. Pictures and sound are to be
         kept away from here."""
         if size >= LEAST_BYTES:
-            self._add(_BYTES, (tokens - messages * MESSAGE_TOKENS) / size, min(1.0, size / (8 * LEAST_BYTES)))
+            self._add(_BYTES, (tokens - messages * MESSAGE_TOKENS) / size, min(1.0, size / (2 * LEAST_BYTES)))
 
     def prefill(self, tokens: int, seconds: float, *, alone: bool = True) -> None:
         """``tokens`` were read in so long, with nothing else to be read. Not ``alone``: others' may have been among
