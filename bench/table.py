@@ -45,7 +45,12 @@ def ratios_table(ratios: Sequence[Ratio]) -> str:
 def _ratio(ratio: Ratio | None) -> str:
     if ratio is None:
         return "-"
-    return f"{ratio.median:.4f} ({ratio.least:.4f}-{ratio.most:.4f})"
+    return f"{_digits(ratio.median)} ({_digits(ratio.least)}-{_digits(ratio.most)})"
+
+
+def _digits(value: float) -> str:
+    """Throughput is about its fourth digit; a ratio of a hundred is not."""
+    return f"{value:.4f}" if value < 10 else f"{value:.1f}"
 
 
 def added_lines(added: Sequence[Ratio]) -> str:

