@@ -153,7 +153,7 @@ class _Pull:
         """What a job would take if it went now."""
         read = job.prompt - job.need.prefill
         tokens = self._upto(job.lane, job.prompt, read, splits=job.splits) - read
-        if self._credit.segment and job.lane != "fast" and self._flight.reads_before(job.lane):
+        if job.lane != "fast" and self._flight.reads_before(job.lane):
             # One prompt of a lane is read after the other: side by side both would be late.
             tokens = NOT_NOW
         return job.need._replace(prefill=tokens)

@@ -12,7 +12,7 @@ local function fits(need, load, credit)
   if credit.long > 0 and need.long > 0 and load.long >= credit.long then
     return false
   end
-  return not (credit.prefill > 0 and need.lane ~= 'fast' and need.prefill > 0 and load.prefill > 0
+  return not (credit.prefill > 0 and need.prefill > 0 and load.prefill > 0
     and load.prefill + need.prefill > credit.prefill)
 end
 -- Before all others whatever the scores say; `short`: what the short lanes have.

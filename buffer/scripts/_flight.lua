@@ -51,10 +51,9 @@ local function flight_at(load_key)
     end)
     return some
   end
-  -- The first of those whose last piece is read.
   function flight.next_half(looked)
     for _, half in ipairs(flight.half_read()) do
-      if half.upto == half.had and not looked[half.id] then
+      if not looked[half.id] then
         return half
       end
     end

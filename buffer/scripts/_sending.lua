@@ -22,7 +22,10 @@ local function sending_of(pull)
   -- What a job would take if it went now.
   function sending.need(j)
     local tokens = upto_of(j) - j.prompt + j.prefill
-    if credit.segment > 0 and j.lane ~= 'fast' and flight.reads_before(j.lane) then
+    if j.lane == 'fast' then
+      -- Nobody is to wait for it, nor it for anybody.
+      tokens = 0
+    elseif flight.reads_before(j.lane) then
       -- One prompt of a lane is read after the other: side by side both would be late.
       tokens = NOT_NOW
     end

@@ -163,8 +163,10 @@ while true do
   local j, jumps = next_job()
   local half = flight.next_half(looked)
   if half and ((not j and not jumps) or (j and not jumps and half.score <= j.score)) then
-    looked[half.id] = flight.reads_before(half.lane) or not sending.go_on(half) or nil
-    sending.read_later = true
+    looked[half.id], sending.read_later = true, true
+    if not flight.reads_before(half.lane) then
+      sending.go_on(half)
+    end
   elseif j and (not ours(j) or left_to_others(j)) then
     leave(j)
   elseif j and places.over(j, credit.slots) then
@@ -194,7 +196,7 @@ while true do
 end
 -- What nobody else waits for is theirs.
 for _, j in ipairs(over) do
-  if #granted < want and flight.all.jobs < credit.slots and alone(j.owner, others) then
+  if #granted < want and alone(j.owner, others) then
     sending.measure()
     local need = need_of(j)
     if may(j, need) then

@@ -22,14 +22,16 @@ WAIVED = {
     "_finish: if j.entry ~= '' then": NEVER,
     "_finish: redis.pcall('XADD', P .. 'dead', 'MAXLEN', '~', '1000', '*', 'id', id, 'model', model, 'lane', lane, "
     "'user', user,": "the last write of its script, which must not fail after the others",
+    "_flight: if not looked[half.id] then": LEADS,
     "_place: local function raise(j)": "where it is told what that is",
+    "_queues: if call('EXISTS', P .. 'wait:' .. name) == 1 then": SAVES,
+    "_queues: if not best then": LEADS,
     "_seek: while true do": LEADS,
     "append: if v[3] == '0' then": SAVES,
     "peek: if some > 0 then": SAVES,
     "peek: if quiet > 0 then": SAVES,
-    "pull: if call('EXISTS', P .. 'wait:' .. name) == 1 then": SAVES,
-    "pull: if not best then": LEADS,
     "pull: if not c then": LEADS,
+    "pull: while true do": LEADS,
 }
 """Lines without a test of their own, as they stand in the files → why."""
 

@@ -18,7 +18,7 @@ async def _owned(lanes: Lanes, *names: str, **fields: Any) -> None:
         await lanes.submit(job(name, **{"lane": "normal", "kv": 0, "prefill": 0, **HALF, **fields}))
 
 
-@guard("pull", "elseif j and places.over(j, slots) then", "elseif false then")
+@guard("pull", "elseif j and places.over(j, credit.slots) then", "elseif false then")
 async def test_an_owner_over_its_share_is_passed_by_others(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await _owned(lanes, "a", "b", "c")
@@ -81,28 +81,27 @@ async def test_what_nobody_else_waits_for_is_theirs(lanes: Lanes) -> None:
     assert set(await ids(lanes, 3, limits=Limits(slots=4, kv=1000))) == {"b", "c"}
 
 
-@guard("pull", "if #granted < want and used < slots and alone", "if used < slots and alone")
+@guard("pull", "if #granted < want and alone", "if alone")
 async def test_those_that_get_what_is_left_are_no_more_than_were_wanted(lanes: Lanes) -> None:
     await ready(lanes)
     await _owned(lanes, *"abc", share=100)
     assert len(await ids(lanes, 2, limits=FOUR)) == 2
 
 
-@guard("pull", "if #granted < want and used < slots and alone", "if #granted < want and alone")
 async def test_and_no_more_than_there_are_slots(lanes: Lanes) -> None:
     await ready(lanes)
     await _owned(lanes, *"abcdef", share=100, lane="fast")
     assert len(await ids(lanes, 6, limits=FOUR)) == 4
 
 
-@guard("pull", "    if may(j) then\n", "    if true then\n")
+@guard("pull", "may(j, need)", "true", where="    if may(j, need) then\n      sending.grant(j)\n    else\n      bar")
 async def test_and_only_those_that_fit(lanes: Lanes) -> None:
     await ready(lanes)
     await _owned(lanes, *"abc", share=100, kv=600)
     assert len(await ids(lanes, 3, limits=Limits(slots=4, kv=1000))) == 1
 
 
-@guard("pull", "#over < MOST_OVER and ", "")
+@guard("pull", " or #over >= MOST_OVER\n", "\n")
 async def test_so_many_that_are_over_their_share_are_looked_at(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await _owned(lanes, *(f"j{number}" for number in range(130)), share=100)
@@ -112,7 +111,7 @@ async def test_so_many_that_are_over_their_share_are_looked_at(lanes: Lanes) -> 
     assert await ids(lanes, 1, limits=FOUR) == ["j1"]
 
 
-@guard("pull", "if #over > 0 then", "if false then")
+@guard("_queues", "if by_turn then", "if false then")
 async def test_behind_many_of_one_user_the_next_user_is_found(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await _owned(lanes, *(f"j{number}" for number in range(140)), share=100)
@@ -122,7 +121,7 @@ async def test_behind_many_of_one_user_the_next_user_is_found(lanes: Lanes) -> N
     assert await ids(lanes, 2, limits=FOUR) == ["j0", "other"]
 
 
-@guard("pull", "score < best_score)", "false)")
+@guard("_queues", "score < best_score)", "false)", where="found or score < best_score)")
 async def test_the_next_is_that_of_the_lowest_score_of_all_queues(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await running(lanes, "first", long=True)
@@ -134,7 +133,7 @@ async def test_the_next_is_that_of_the_lowest_score_of_all_queues(lanes: Lanes) 
     assert await ids(lanes, limits=Limits(slots=9, long=1)) == ["a"]
 
 
-@guard("pull", "due < best_due)", "false)")
+@guard("_queues", "due < best_due)", "false)")
 async def test_the_lowest_due_of_all_models_counts(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await lanes.submit(job("late", user="v", max_wait_us=9_000_000, offset_us=9_000_000))
