@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from policy.admission import Refuse, admit
 from policy.credit import Credit, Need, claim_tokens, limits
-from policy.estimate import Drain, OutputLengths, predicted_wait_s
+from policy.estimate import Drain, OutputLengths
 from policy.flight import Flight
 from policy.lane import is_long
 from policy.lineup import Lineup
@@ -101,15 +101,13 @@ class Doublebuffer:
     def _refuses(self, lane: str, drain: Drain, now: float, alone_s: float) -> bool:
         if self._refuse_wait_s is None:
             return False
-        drain_per_s = drain.per_s(now, alone_s)
-        wait_s = predicted_wait_s(drain.waiting + 1, drain_per_s, room=not drain.waiting)
         verdict = admit(
             lane,
             waiting=len(self._lineup),
             queue_limit=QUEUE_LIMIT,
-            predicted_wait_s=wait_s,
+            predicted_wait_s=drain.wait_s(drain.waiting + 1, now, alone_s) if drain.waiting else 0.0,
             refuse_wait=self._refuse_wait_s,
-            drain_rate=drain_per_s,
+            drain_rate=drain.per_s(now, alone_s),
         )
         return isinstance(verdict, Refuse)
 
