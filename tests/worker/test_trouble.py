@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from buffer.job import End
+from buffer.lanes import Lanes
+from buffer.records import Pulled
 from buffer.store import Store
 from tests.rig.connection import Recorded
 from tests.rig.script import CUT, HOLD, RST, Piece, Status, Wait, answer, role
@@ -201,19 +204,20 @@ async def test_cancelling_closes_the_engine_s_connection(store: Store, door: Gat
 async def test_a_cancel_that_overtakes_the_grant_counts(
     store: Store, door: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pull = Lanes.pull
+
+    async def late(lanes: Lanes, *args: Any, **more: Any) -> Pulled:
+        pulled = await pull(lanes, *args, **more)
+        for job in pulled.jobs:
+            assert await door.lanes.cancel(job.id) == "running"
+            while job.id not in pool.cancelled:
+                await asyncio.sleep(0.005)
+        return pulled
+
+    # Before the worker starts: one of its pulls may be under way when the chat comes.
+    monkeypatch.setattr(Lanes, "pull", late)
     async with Scripted("openai") as engine, working(store, spec(engine), config=settings(lease_seconds=60)) as crew:
         pool = crew.workers[0].pools[0]
-        pull = pool.lanes.pull
-
-        async def late(*args: object, **more: object) -> object:
-            pulled = await pull(*args, **more)  # type: ignore[arg-type]
-            for job in pulled.jobs:
-                assert await door.lanes.cancel(job.id) == "running"
-                while job.id not in pool.cancelled:
-                    await asyncio.sleep(0.005)
-            return pulled
-
-        monkeypatch.setattr(pool.lanes, "pull", late)
         assert (await (await door.ask()).end(5)).kind == "cancelled"
         assert not engine.requests
         assert not pool.cancelled
