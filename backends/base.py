@@ -72,6 +72,12 @@ class Beginning(Protocol):
         """Of the whole prompt, as the engine counts them."""
         ...
 
+    @property
+    def at_once(self) -> int:
+        """Parts that it is worth to send at a time: with two, an engine that could begin with the next does not run
+        dry."""
+        ...
+
     async def read(self, upto: int) -> None:
         """Has the engine read the first ``upto`` tokens, and no more. Cancelling closes the connection, which stops
         the engine. Raises ``BackendError``.

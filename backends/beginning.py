@@ -168,6 +168,12 @@ class Remembered:
         return len(self._tokens)
 
     @property
+    def at_once(self) -> int:
+        """A slot of llama.cpp's begins with the next part in the very step that gives others the room that the last
+        one has left."""
+        return 2 if self._slot is None else 1
+
+    @property
     def place(self) -> dict[str, int]:
         """What leads a request to where the engine remembers."""
         return {} if self._slot is None else {"id_slot": self._slot}

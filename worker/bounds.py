@@ -10,12 +10,15 @@ from policy.segment import pause_s
 LARGE_SEGMENT_TOKENS = 1024
 FAST_TOKENS_PER_S = 15_000
 """An engine that reads faster than this takes the larger pieces, of which it has read one just as soon."""
+SMALL_SEGMENT_TOKENS = 128
+SLOW_TOKENS_PER_S = 1_000
+"""One that reads more slowly than this, as on a CPU, takes the smaller ones: whoever comes waits for one of them."""
 
 
 def bounds_of(backend: Backend, found: Probe, *, jobs: int, rate: float) -> Limits:
     """``jobs``: at a time, at most. ``rate``: prompt tokens that it reads in a second."""
     ollama = backend.spec.kind == "ollama"
-    segment = (LARGE_SEGMENT_TOKENS if rate > FAST_TOKENS_PER_S else SEGMENT_TOKENS) if backend.splits else 0
+    segment = _segment(rate) if backend.splits else 0
     credit = limits(
         jobs,
         kv_tokens=backend.spec.kv_tokens or found.kv_tokens,
@@ -33,3 +36,9 @@ def bounds_of(backend: Backend, found: Probe, *, jobs: int, rate: float) -> Limi
         segment=segment,
         pause_us=round(pause_s(segment, rate) * 1e6),
     )
+
+
+def _segment(rate: float) -> int:
+    if rate > FAST_TOKENS_PER_S:
+        return LARGE_SEGMENT_TOKENS
+    return SEGMENT_TOKENS if rate >= SLOW_TOKENS_PER_S else SMALL_SEGMENT_TOKENS

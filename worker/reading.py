@@ -17,9 +17,6 @@ from worker.pool import Pool
 
 log = logging.getLogger("doublebuffer.worker")
 
-MOST_AT_ONCE = 2
-"""Pieces of one prompt at its engine: one that is read, and one that comes next, so that it does not run dry."""
-
 
 def half_read(pool: Pool, engine: Engine) -> list[Hand]:
     """Jobs at ``engine`` whose prompts the store does not let be read to the end yet."""
@@ -71,7 +68,7 @@ class Reading:
         hand, sent = self._hand, 0
         while upto := hand.upto:
             hand.more.clear()
-            if upto > sent and self._under_way < MOST_AT_ONCE:
+            if upto > sent and self._under_way < self._beginning.at_once:
                 sent = upto
                 self._under_way += 1
                 pieces.create_task(self._read(upto), name=f"job {hand.job.id} up to {upto}")

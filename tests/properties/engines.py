@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from backends.base import BackendError, Embedded, FailureKind, Probe
+from backends.base import BackendError, Beginning, Embedded, FailureKind, Probe
 from buffer.backend import BackendSpec, ModelInfo
 from buffer.embed import Embed
 from buffer.heard import UNSEEN_TOKENS, Said
@@ -23,8 +23,20 @@ class Engine:
         self.continues = spec.kind != "openai"
         self._world, self.far, self._models = world, far, models
 
+    splits = False
+
+    async def beginning(self, chat: Chat, *, upstream_model: str) -> None:
+        """It takes prompts as a whole."""
+
     async def chat(
-        self, chat: Chat, *, upstream_model: str, request_id: str, said: Said | None = None, spent: int = 0
+        self,
+        chat: Chat,
+        *,
+        upstream_model: str,
+        request_id: str,
+        said: Said | None = None,
+        spent: int = 0,
+        beginning: Beginning | None = None,
     ) -> AsyncGenerator[list[Event], None]:
         world, rng, said = self._world, self._world.rng, said or Said()
         client = world.ledger.clients[request_id]

@@ -53,13 +53,20 @@ class LlamaServer:
 
 @contextlib.contextmanager
 def run_llama(
-    *, slots: int = 8, context: int = 1024, model: str = MODEL, port: int = 0, embeddings: bool = False
+    *,
+    slots: int = 8,
+    context: int = 1024,
+    model: str = MODEL,
+    port: int = 0,
+    embeddings: bool = False,
+    file: Path = MODEL_FILE,
 ) -> Iterator[LlamaServer]:
     """A server with ``slots`` slots of ``context`` tokens each. Raises ``RuntimeError`` if it does not start.
 
-    ``embeddings``: it embeds (too).
+    ``embeddings``: it embeds (too). ``file``: the model's, in GGUF.
     """
     options = {"slots": slots, "context": context, "model": model, "port": port, "embeddings": embeddings}
+    options["file"] = str(file)
     with tempfile.TemporaryDirectory(prefix="llama-") as directory:
         log = Path(directory) / "log"
         with log.open("wb") as sink:
@@ -106,12 +113,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait(10)
 
 
-def _serve(slots: int, context: int, model: str, port: int, embeddings: bool) -> None:
+def _serve(*, slots: int, context: int, model: str, port: int, embeddings: bool, file: str) -> None:
     """The child's part: tells its address on standard output, serves until its standard input ends."""
     import xllamacpp
 
     params = xllamacpp.CommonParams()
-    params.model.path = str(MODEL_FILE)
+    params.model.path = file
     params.model_alias = {model}
     params.hostnames = ["127.0.0.1"]
     params.port = port
