@@ -70,6 +70,7 @@ async def keepers(
     vllm: str = "",
     urls: Mapping[str, str] | None = None,
     aliases: dict[str, str] | None = None,
+    num_ctx: int | None = None,
     timing: Timing | None = None,
     **settings: Any,
 ) -> AsyncIterator[Keepers]:
@@ -77,7 +78,7 @@ async def keepers(
     async with AsyncExitStack() as stack:
         engines = {name: await stack.enter_async_context(Scripted("ollama", models=["qwen3:0.6b"])) for name in ollamas}
         specs = [
-            BackendSpec(name=name, kind="ollama", url=engine.url, models=aliases or {})
+            BackendSpec(name=name, kind="ollama", url=engine.url, models=aliases or {}, num_ctx=num_ctx)
             for name, engine in engines.items()
         ]
         specs += [BackendSpec(name=name, kind="ollama", url=url) for name, url in (urls or {}).items()]

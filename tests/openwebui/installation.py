@@ -18,12 +18,14 @@ from tests.openwebui.front import PREFIX, Front, run_front
 from tests.rig.llama import LlamaServer, run_llama
 from tests.rig.processes import Process, run_command
 from tests.rig.redis_server import free_port
+from tests.rig.scripted import Scripted
 
 SIMULATED = "simulated-qwen3:14b"
 TINY = "tiny-qwen3"
+SINGLE = "m-single"
 NAMES = {
-    "ollama": {"simulated": SIMULATED, "tiny": f"{TINY}:latest"},
-    "openai": {"simulated": f"{PREFIX}.{SIMULATED}", "tiny": f"{PREFIX}.{TINY}"},
+    "ollama": {"simulated": SIMULATED, "tiny": f"{TINY}:latest", "single": f"{SINGLE}:latest"},
+    "openai": {"simulated": f"{PREFIX}.{SIMULATED}", "tiny": f"{PREFIX}.{TINY}", "single": f"{PREFIX}.{SINGLE}"},
 }
 """What Open WebUI calls each engine's model, by connection."""
 QUIET_S = 120.0
@@ -114,6 +116,8 @@ class Running:
 class Installation(Running):
     llama: LlamaServer
     simulator: Simulator
+    single: Scripted
+    """An engine with one place, which remembers what it was sent and when."""
 
     async def simulated_running(self) -> int:
         """Answers that the simulated engine itself says it is writing."""
@@ -159,7 +163,12 @@ async def run_installation() -> AsyncIterator[Installation]:
         llama = stack.enter_context(run_llama(slots=SLOTS, context=LLAMA_CONTEXT))
         simulator = Simulator(free_port(), stack)
         await simulator.start()
-        backends = [backend("llama", "llamacpp", llama.url), backend("simulated", "vllm", simulator.url)]
+        single = await stack.enter_async_context(Scripted("openai", kind="vllm", models=[SINGLE]))
+        backends = [
+            backend("llama", "llamacpp", llama.url),
+            backend("simulated", "vllm", simulator.url),
+            backend("single", "vllm", single.url, max_in_flight=1),
+        ]
         site = await stack.enter_async_context(run_site(backends, workers=2))
         front = await stack.enter_async_context(run_front(site.url))
-        yield Installation(front, site, llama, simulator)
+        yield Installation(front, site, llama, simulator, single)
