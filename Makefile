@@ -19,7 +19,7 @@ NODE_CLIENTS := tests/conformance/node
 PYTEST_FLAGS ?= -n 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-all test-openwebui chaos soak bench-peers check format docs compatibility clean
+.PHONY: help up test test-all test-openwebui chaos soak bench-peers check format docs pins compatibility clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -98,6 +98,13 @@ format: $(VENV)/.installed-test ## put the code into form
 docs: $(VENV)/.installed ## write docs/settings.md anew from the code
 	$(BIN)/python -m doublebuffer.settings_page > docs/settings.md.new
 	mv docs/settings.md.new docs/settings.md
+
+pins: $(VENV)/.installed ## write deploy/docker/requirements.txt anew: what the image installs, each by its hash
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@echo "# What the image installs, each by its hash. Made by \`make pins\` from pyproject.toml." > deploy/docker/requirements.new
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --only-binary :all: \
+		--no-header --no-annotate --no-emit-index-url pyproject.toml >> deploy/docker/requirements.new
+	mv deploy/docker/requirements.new deploy/docker/requirements.txt
 
 compatibility: $(VENV)/.installed-test $(NODE_CLIENTS)/node_modules/.installed ## write docs/compatibility.md anew from what the official clients find
 	$(BIN)/python -m tests.conformance
