@@ -66,6 +66,9 @@ class Wires:
                 wire.close()
 
     async def _on(self, wire: Wire, commands: Sequence[Command], within_s: float) -> list[Any]:
+        if not commands:
+            # No answer would ever come.
+            return []
         batch = wire.send(commands, _ticks(within_s))
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
