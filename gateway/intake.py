@@ -95,7 +95,7 @@ class Intake:
             kv=claim_tokens(prompt_tokens, output),
             prefill=new_tokens,
             prompt=max(prompt_tokens, new_tokens),
-            splits=chat.n == 1 and all(part.is_text for part in parts),
+            splits=chat.n == 1 and all(isinstance(part, bytes) for part in parts),
             long=long,
             owner=owner_of(call),
             told=told,

@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 from buffer.job import AudioPart, Chat, ImagePart, Message, TextPart
 from policy.estimate import BYTES_PER_TOKEN, IMAGE_TOKENS
-from policy.prefix import Part
+from policy.prefix import Mixed, Part
 
 _AUDIO_BASE64_BYTES_PER_TOKEN = 1000
 """A second of speech is some ten tokens to the usual encoders, and at least ten kilobytes of base64."""
@@ -17,16 +17,19 @@ _AUDIO_BASE64_BYTES_PER_TOKEN = 1000
 def prompt_parts(chat: Chat) -> Iterator[Part]:
     """The prompt as an engine's template would lay it out, tools first."""
     if chat.tools:
-        yield Part(b"".join(bytes(tool) for tool in chat.tools))
+        yield b"".join(bytes(tool) for tool in chat.tools)
     for message in chat.messages:
-        yield _part(message)
+        if isinstance(message.content, str) and not message.tool_calls:
+            yield (message.role + message.content).encode(errors="replace")
+        else:
+            yield _mixed(message)
     if chat.prompt is not None:
-        yield Part(chat.prompt.encode(errors="replace"))
+        yield chat.prompt.encode(errors="replace")
     if chat.prompt_tokens:
         tokens = array("I", (token & 0xFFFFFFFF for token in chat.prompt_tokens))
-        yield Part(tokens.tobytes(), tokens_per_byte=1 / tokens.itemsize)
+        yield Mixed(tokens.tobytes(), tokens_per_byte=1 / tokens.itemsize)
     if chat.suffix:
-        yield Part(chat.suffix.encode(errors="replace"))
+        yield chat.suffix.encode(errors="replace")
 
 
 def newest_user_chars(chat: Chat) -> int:
@@ -39,7 +42,7 @@ def newest_user_chars(chat: Chat) -> int:
     return 0
 
 
-def _part(message: Message) -> Part:
+def _mixed(message: Message) -> Part:
     other = 0
     pieces = [message.role.encode(errors="replace")]
     if isinstance(message.content, str):
@@ -57,7 +60,8 @@ def _part(message: Message) -> Part:
                     other += len(part.data) // _AUDIO_BASE64_BYTES_PER_TOKEN + 1
     for call in message.tool_calls:
         pieces += (call.name.encode(errors="replace"), call.arguments.encode(errors="replace"))
-    return Part(b"".join(pieces), other)
+    data = b"".join(pieces)
+    return Mixed(data, other) if other else data
 
 
 def _digest(data: str) -> bytes:

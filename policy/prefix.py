@@ -28,24 +28,23 @@ Chain = tuple[Link, ...]
 """The beginnings of one prompt, shortest first."""
 
 
-class Part(NamedTuple):
-    """A piece of a prompt: a message, or all tools."""
+class Mixed(NamedTuple):
+    """A piece of a prompt that is not all text."""
 
     data: bytes
-    """In any stable form. Of pictures and sound only what tells one from the other."""
+    """Its text, and what tells one picture or sound from the other."""
     other: int = 0
     """Tokens of what is no text."""
     tokens_per_byte: float | None = None
     """None: those of the model's text."""
 
-    @property
-    def is_text(self) -> bool:
-        """And nothing else."""
-        return not self.other and self.tokens_per_byte is None
+
+Part = bytes | Mixed
+"""A message, or all tools, in any stable form."""
 
 
 def chain(
-    seed: bytes, parts: Iterable[Part | bytes], *, after: Chain = (), tokens_per_byte: float = 1 / BYTES_PER_TOKEN
+    seed: bytes, parts: Iterable[Part], *, after: Chain = (), tokens_per_byte: float = 1 / BYTES_PER_TOKEN
 ) -> Chain:
     """The beginnings of a prompt made of ``parts``, tools first, then the messages.
 
@@ -55,9 +54,14 @@ def chain(
     digest, tokens = (after[-1].digest, after[-1].tokens) if after else (_digest(b"", seed), 0)
     links = list(after)
     for part in parts:
-        data, other, known = part if isinstance(part, Part) else Part(part)
-        per_byte = tokens_per_byte if known is None else known
-        tokens += MESSAGE_TOKENS + other
+        tokens += MESSAGE_TOKENS
+        per_byte = tokens_per_byte
+        if isinstance(part, Mixed):
+            data, other, known = part
+            tokens += other
+            per_byte = tokens_per_byte if known is None else known
+        else:
+            data = part
         for start in range(0, len(data) or 1, BLOCK_BYTES):
             block = data[start : start + BLOCK_BYTES]
             # The mark keeps "ab" + "c" and "a" + "bc" apart: a part's first block is another thing than its second.

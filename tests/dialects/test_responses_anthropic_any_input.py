@@ -12,6 +12,7 @@ from buffer.job import Chat, End, decode_chat, encode_chat
 from gateway.dialects import anthropic, responses
 from gateway.dialects.errors import BadRequest
 from gateway.prompt import prompt_parts
+from policy.prefix import Mixed
 from tests.dialects.events import CREATED
 from tests.dialects.test_anthropic_answers import events as anthropic_events
 from tests.dialects.test_any_input import cut_up, ends
@@ -90,7 +91,7 @@ def test_any_json_object(dialect, body):
         failure = refused.failure
     else:
         assert encode_chat(decode_chat(encode_chat(found))) == encode_chat(found)
-        assert all(isinstance(part.data, bytes) for part in prompt_parts(found))
+        assert all(isinstance(part, bytes | Mixed) for part in prompt_parts(found))
         # What was asked can be said back.
         json.loads(dialect.Whole(found, id="abc", created=CREATED).end(End("done"), CREATED)[1])
         return

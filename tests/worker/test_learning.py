@@ -124,5 +124,5 @@ async def test_a_prompt_that_may_have_been_cached_teaches_no_rate(store: Store, 
 def test_workers_measure_what_gateways_do(body: bytes) -> None:
     chat = openai.parse_chat(body.replace(b"{", b'{"model":"m",', 1), allow_image_urls=False)
     parts = list(prompt_parts(chat))
-    assert text_size(chat) == (sum(len(part.data) for part in parts), len(parts))
-    assert all(part.is_text for part in parts)
+    assert text_size(chat) == (sum(len(part) for part in parts), len(parts))
+    assert all(isinstance(part, bytes) for part in parts)
