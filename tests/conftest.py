@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import ssl
 from collections.abc import Iterator
 
@@ -13,6 +14,12 @@ from tests.rig.redis_server import RedisServer, run_redis
 
 # Each client of httpx reads all the world's certificates: 20 ms of a core, some thousand times. No test speaks TLS.
 ssl.create_default_context = functools.cache(ssl.create_default_context)
+
+
+def pytest_collection_finish() -> None:
+    """Whatever looks for garbage need not look through seven thousand tests."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.rig.processes import clean_environment
+from tests.rig.processes import NO_TLS, clean_environment
 from tests.rig.redis_server import RedisServer, redis_binary
 
 AGAIN_S = 0.3
@@ -29,7 +29,7 @@ class Child:
         self.crashes: list[str] = []
         """Ends that nobody meant, of a process that had come up."""
         self._arguments = arguments
-        self._environment = clean_environment(environment) | {"PYTHONUNBUFFERED": "1"}
+        self._environment = clean_environment(environment) | NO_TLS | {"PYTHONUNBUFFERED": "1"}
         self._folder = folder
         self._process: asyncio.subprocess.Process | None = None
         self._wanted = asyncio.Event()
