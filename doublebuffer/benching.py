@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from buffer.setting_sources import SettingsError
+from doublebuffer import overheading
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -28,7 +29,7 @@ def add_parser(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         description=f"{text[0].upper()}{text[1:]}. Every figure that a simulated engine had a part in says so.",
         allow_abbrev=False,
     )
-    # A further bench is a subcommand of this parser that sets ``bench`` to what it runs.
+    # Another bench is a subcommand of this parser, and sets ``bench`` to what it runs.
     parser.set_defaults(bench=run_load)
     where = parser.add_argument_group(
         "where", "Either --simulate, which starts all that it needs, or --direct and --gateway for what runs already."
@@ -76,6 +77,7 @@ def add_parser(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     what.add_argument("--seed", type=int, default=1, metavar="N", help="the same seed is the same requests")
     parser.add_argument("--json", metavar="FILE", help="also writes all figures, each request's among them")
     parser.add_argument("--html", metavar="FILE", help="also writes a page with plots")
+    overheading.add_parser(parser.add_subparsers(title="other benches", metavar="BENCH"))
 
 
 async def run(arguments: argparse.Namespace) -> int:
