@@ -49,9 +49,7 @@ class Rounds:
     key: str = ""
 
     async def run(self, watch: Watch) -> list[Run]:
-        """Raises ``BenchError`` if a process of ours ends, ``ExceptionGroup`` never: what a request meets is its own
-        outcome.
-        """
+        """Raises ``BenchError`` if a process of ours ends. What a request meets is that request's outcome."""
         runs: list[Run] = []
         async with session() as client:
             await self._warm_up(client)
