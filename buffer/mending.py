@@ -33,6 +33,9 @@ _TYPES = {
     "fair": "zset",
     "lease": "zset",
     "load": "hash",
+    "pace": "string",
+    "places": "hash",
+    "memory": "hash",
     "backends": "set",
     "models": "zset",
     "inputs": "hash",
@@ -50,12 +53,12 @@ _TYPES = {
 """By a name's first word."""
 _NUMBERS = (
     *("fence", "n", "score", "tag", "due", "arr", "cost", "kv", "prefill", "long", "deadline", "taken", "fails"),
-    *("read", "inputs", "left_until", "able_until"),
+    *("read", "inputs", "left_until", "able_until", "prompt", "upto", "had"),
 )
-_MAY_LACK = {"read", "inputs", "left_until", "able_until"}
+_MAY_LACK = {"read", "inputs", "left_until", "able_until", "prompt", "upto", "had"}
 _NUMBER = re.compile(rb"^-?\d+(\.\d+)?$")
 _ENTRY = re.compile(rb"^\d+-\d+$")
-_SHARE = re.compile(rb"^\d+,\d+,\d+$")
+_SHARE = re.compile(rb"^\d+,\d+,\d+,[a-z]+(,\d+){5}$")
 
 
 class Mending:
@@ -162,7 +165,21 @@ async def _sweep(store: Store, base: str, name: bytes, rest: str) -> bool:
     return True
 
 
-_CONTENTS = {"job": _job, "load": _load, "swept": _swept, "sweep": _sweep}
+async def _memory(store: Store, base: str, name: bytes, rest: str) -> bool:
+    values = await _ask(store, "HMGET", name, "at", "since")
+    if all(_NUMBER.match(value or b"") for value in values):
+        return False
+    await _drop(store, base, name, rest, "no numbers")
+    return True
+
+
+_CONTENTS = {
+    "job": _job,
+    "load": _load,
+    "memory": _memory,
+    "swept": _swept,
+    "sweep": _sweep,
+}
 
 
 async def _drop(store: Store, base: str, name: bytes, rest: str, reason: str) -> None:

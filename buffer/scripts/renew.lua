@@ -36,7 +36,7 @@ for i = 4, #ARGV, 3 do
   for k = #result + 1, 4 do
     result[k] = 0
   end
-  result[5] = j and result[1] == 'ok' and j.upto < j.prompt and j.upto or 0
+  result[5] = result[1] == 'ok' and j.upto < j.prompt and j.upto or 0
   results[#results + 1] = result
 end
 return results

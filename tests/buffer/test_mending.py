@@ -12,6 +12,8 @@ import pytest
 from buffer.inbox import Inbox
 from buffer.job import LANES, End
 from buffer.lanes import Lanes
+from buffer.memory import Memory
+from buffer.records import Limits
 from buffer.replies import ReplyWriter
 from buffer.store import Store, StoreUnavailable, open_store
 from tests.buffer.jobs import INBOX, LEASE_S, at_home, clocked, ids, job, pull, running, words
@@ -45,7 +47,19 @@ async def _letters(lanes: Lanes) -> list[str]:
 
 @pytest.mark.parametrize(
     "name",
-    ["lease", "backends", "bell", "models", "swept", "sweep", "jobs:fast", "wait:m:fast", "due:m", "turn:m:fast"],
+    [
+        "lease",
+        "backends",
+        "bell",
+        "models",
+        "swept",
+        "sweep",
+        "jobs:fast",
+        "wait:m:fast",
+        "due:m",
+        "turn:m:fast",
+        "places:m",
+    ],
 )
 async def test_a_key_of_a_wrong_type_stops_nobody(lanes: Lanes, name: str, caplog: pytest.LogCaptureFixture) -> None:
     await at_home(lanes)
@@ -75,6 +89,7 @@ def _found(name: str) -> str:
         "sweep": "hash",
         "swept": "string",
         "jobs:fast": "stream",
+        "places:m": "hash",
     }.get(name, "zset")
     return f"a {'list' if name == 'swept' else 'string'} where a {wanted} belongs"
 
@@ -113,6 +128,19 @@ async def test_what_is_no_load_takes_no_place(lanes: Lanes) -> None:
     await lanes.submit(job("a"))
     await lanes.store.redis.hset(lanes.keys.load("b"), "x", "garbage")
     await _until(lambda: ids(lanes), ["a"])
+
+
+async def test_what_is_in_memory_is_noted_anew(lanes: Lanes) -> None:
+    """And what is ours stays: also what a back end carries."""
+    await at_home(lanes)
+    redis, keys, memory = lanes.store.redis, lanes.keys, Memory(["n"], 0)
+    await lanes.submit(job("first", lane="slow", prefill=900, splits=True))
+    assert await ids(lanes, limits=Limits(slots=9, segment=400), memory=memory) == ["first"]
+    await lanes.submit(job("a"))
+    await redis.hset(keys.memory("b"), mapping={"model": "n", "at": "x", "since": 0})
+    await _until(lambda: ids(lanes, memory=memory), ["a"])
+    assert sorted(await redis.hkeys(keys.load("b"))) == [b"a", b"first"]
+    assert await _letters(lanes) == ["memory: no numbers"]
 
 
 async def test_members_of_orders_that_are_no_jobs_are_passed_over(lanes: Lanes) -> None:
