@@ -83,8 +83,8 @@ class Keys:
         return f"{self.base}left:{model}"
 
     def fair(self, model: str, lane: str) -> str:
-        """Sorted set: ``V`` → the queue's clock, ``u:<user>`` → the user's next turn; users behind the clock are cut
-        off without looking at the others.
+        """Sorted set: ``V`` → the queue's clock, ``u:<user>`` → the user's next turn, ``l:<user>`` → that of the last
+        job; users behind the clock are cut off without looking at the others.
         """
         return f"{self.base}fair:{model}:{lane}"
 

@@ -33,10 +33,15 @@ class Turns:
     now: float = 0.0
     """The tag of the job that went last."""
     _next: dict[str, float] = field(default_factory=dict)
+    _last: dict[str, float] = field(default_factory=dict)
 
     def tag(self, user: str, cost: float) -> float:
-        """The start tag of a new job of ``user``; the user's next job comes ``cost`` later."""
-        tag = max(self.now, self._next.get(user, 0.0))
+        """The start tag of a new job of ``user``; the user's next job comes ``cost`` later.
+
+        Never before that of the user's last one: what was charged too much for comes off the account, but nobody passes
+        himself.
+        """
+        tag = self._last[user] = max(self.now, self._next.get(user, 0.0), self._last.get(user, 0.0))
         self._next[user] = tag + cost
         return tag
 
@@ -44,6 +49,7 @@ class Turns:
         """A job with ``tag`` was taken. Users who have nothing left to their account are forgotten."""
         if tag > self.now:
             self._next = {user: at for user, at in self._next.items() if at > tag}
+            self._last = {user: at for user, at in self._last.items() if at > tag}
         self.now = tag
 
     def correct(self, user: str, cost_more: float, turn: float) -> None:

@@ -78,8 +78,10 @@ if known then
   j.fails, j.taken, j.tag = known.fails, known.taken, known.tag
 else
   local fair = P .. 'fair:' .. model .. ':' .. lane
-  j.tag = math.max(tonumber(call('ZSCORE', fair, 'V') or '0'), tonumber(call('ZSCORE', fair, 'u:' .. user) or '0'))
-  call('ZADD', fair, int(j.tag + j.cost), 'u:' .. user)
+  -- Never before the user's last job, though that may have been charged too much: nobody passes himself.
+  local own = tonumber(call('ZSCORE', fair, 'l:' .. user) or '0')
+  j.tag = math.max(tonumber(call('ZSCORE', fair, 'V') or '0'), tonumber(call('ZSCORE', fair, 'u:' .. user) or '0'), own)
+  call('ZADD', fair, int(j.tag + j.cost), 'u:' .. user, int(j.tag), 'l:' .. user)
   call('EXPIRE', fair, 3600)
 end
 if floor > 0 then

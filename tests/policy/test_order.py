@@ -27,6 +27,18 @@ def test_background_is_never_due() -> None:
     assert due_after_s("slow", 60.0) == 60.0
 
 
+def test_nobody_passes_himself() -> None:
+    turns = Turns()
+    assert [turns.tag("a", 100) for _ in range(3)] == [0, 100, 200]
+    turns.went(100)
+    for tag in (0, 100):
+        turns.correct("a", -99, tag + 1)
+    assert turns.tag("a", 100) == 200, "one waits still, though the account is at 102"
+    turns.went(200)
+    turns.correct("a", -150, 51)
+    assert turns.tag("a", 100) == 200
+
+
 def test_turns_by_tokens_and_the_account_is_forgotten() -> None:
     turns = Turns()
     assert [turns.tag("a", 100) for _ in range(3)] == [0, 100, 200]
@@ -34,7 +46,7 @@ def test_turns_by_tokens_and_the_account_is_forgotten() -> None:
     turns.went(100)
     assert turns.tag("b", 10) == 100, "nobody saves up turns by staying away"
     turns.correct("a", -150, 150)
-    assert turns.tag("a", 1) == 150
+    assert turns.tag("a", 1) == 200, "behind its last one"
     turns.went(1000)
     assert turns.tag("a", 1) == 1000
     turns.went(2000)

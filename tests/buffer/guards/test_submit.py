@@ -131,7 +131,20 @@ async def test_a_user_who_comes_late_does_not_pass_all(lanes: Lanes) -> None:
     await requeue(lanes, 0, id="b")
 
 
-@guard("submit", "tonumber(call('ZSCORE', fair, 'u:' .. user) or '0'))", "0)")
+@guard("submit", "or '0'), own)", "or '0'))")
+async def test_nobody_passes_himself(lanes: Lanes) -> None:
+    """Two jobs were charged for more than they took; one more waits, and a new one is not to go before it."""
+    await ready(lanes)
+    for id in "abc":
+        await _status(lanes, id)
+    for granted in (await pull(lanes, 2)).jobs:
+        await lanes.settle(granted.id, granted.fence, 1, End("done"), real_tokens=1)
+    await _status(lanes, "new")
+    assert [(await record(lanes, id))["tag"] for id in ("c", "new")] == ["200", "200"]
+    assert await ids(lanes, 2) == ["c", "new"]
+
+
+@guard("submit", "tonumber(call('ZSCORE', fair, 'u:' .. user) or '0'), own)", "0, own)")
 async def test_a_users_second_job_has_a_later_turn(lanes: Lanes) -> None:
     await ready(lanes)
     for id in "ab":
