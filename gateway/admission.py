@@ -38,12 +38,12 @@ class Admission:
     sees just that part start. Instants are of ``clock``, in seconds.
     """
 
-    def __init__(self, settings: Settings, telemetry: Telemetry, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, settings: Settings, telemetry: Telemetry, clock: Callable[[], float] | None = None) -> None:
         longest = settings.refuse_wait_seconds
         self._refuse_wait: float | Mapping[str, float] = dict(longest.items()) if isinstance(longest, dict) else longest
         self._queue_limit = settings.queue_limit
         self._telemetry = telemetry
-        self._clock = clock
+        self._clock = clock or time.monotonic
         self._drains: OrderedDict[tuple[str, str], Drain] = OrderedDict()
         """By queue name of the model, and lane."""
         self._due_at: dict[tuple[str, str], float] = {}
