@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import secrets
 import time
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -134,6 +136,38 @@ def test_models_come_and_go_without_end() -> None:
         it.began(str(k))
     assert len(it._drains) <= MOST_QUEUES
     assert not it._places
+
+
+@pytest.mark.parametrize("gateways", [1, 2, 5])
+def test_gateways_that_share_a_queue_let_in_what_can_be_served(gateways: int) -> None:
+    """A third more comes than one engine answers, in a second each, to gateways by chance; nobody is to wait longer
+    than twenty."""
+    clock, source = Clock(), random.Random(gateways)
+    doors = [Admission(Settings(refuse_wait_seconds=20.0), Telemetry(), clock) for _ in range(gateways)]
+    queue: deque[tuple[str, Admission, float]] = deque()
+    waits: list[float] = []
+    free_at, refused = 0.0, 0
+    for number in range(3_000):
+        comes_at = clock.now_at + source.expovariate(4 / 3)
+        while queue and free_at <= comes_at:
+            id, door, came_at = queue.popleft()
+            clock.now_at = max(free_at, came_at)
+            door.began(id)
+            waits.append(clock.now_at - came_at)
+            free_at = clock.now_at + 1.0
+        clock.now_at = comes_at
+        door = source.choice(doors)
+        try:
+            door.check([(job(), 0.0)])
+        except Refusal:
+            refused += 1
+        else:
+            door.came(job(str(number)), 0.0)
+            queue.append((str(number), door, comes_at))
+    assert max(waits) < 28.0
+    assert sum(waits) / len(waits) > 5.0
+    assert 0.2 < refused / 3_000 < 0.32, "a quarter is too many"
+    assert len(waits) > 0.98 * clock.now_at, "it never ran dry"
 
 
 @dataclass
