@@ -55,4 +55,6 @@ def _read_anew(hand: Hand, usage: Usage) -> int:
     """Tokens of the prompt that it read; 0: nobody knows."""
     if usage.cached is not None:
         return usage.prompt - usage.cached
+    if hand.job.upto:
+        return 0
     return usage.prompt if hand.job.prefill >= READ_ANEW * hand.job.prompt > 0 else 0
