@@ -13,7 +13,7 @@ from typing import Any
 
 import redis
 
-from tests.rig.redis_server import RedisServer, free_port, redis_binary, run_redis
+from tests.rig.redis_server import END_PORT, RedisServer, free_port, redis_binary, run_redis
 
 SERVICE = "main"
 DOWN_AFTER_MS = 1000
@@ -196,8 +196,7 @@ def run_cluster(*, replicas: bool = False, binary: str | None = None) -> Iterato
 @contextmanager
 def _node(options: tuple[str, ...], binary: str | None) -> Iterator[RedisServer]:
     # The bus listens 10,000 ports up.
-    while (port := free_port()) > 50_000:
-        pass
+    port = free_port(end=END_PORT - 10_000)
     with tempfile.TemporaryDirectory(prefix="doublebuffer-node-") as folder:
         server = RedisServer(binary or redis_binary(), Path(folder), options, port)
         server.start()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import secrets
 import shutil
 import signal
 import socket
@@ -9,7 +11,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,11 +35,18 @@ def bundled_binary() -> str | None:
     return str(__redis_executable__) if __redis_executable__ else None
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+FIRST_PORT, END_PORT = 12_000, 32_000
+
+
+def free_port(*, end: int = END_PORT) -> int:
+    """A port that is free, and stays so: none of those, from 32,768 on, that the kernel gives to whatever connects, or
+    listens on port 0. ``end``: it lies below this.
+    """
+    while True:
+        port = FIRST_PORT + secrets.randbelow(end - FIRST_PORT)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @dataclass
@@ -107,7 +115,7 @@ class RedisServer:
             self.process = None
 
 
-@contextmanager
+@contextlib.contextmanager
 def run_redis(*options: str, binary: str | None = None) -> Iterator[RedisServer]:
     """A server of one's own, on a free port of 127.0.0.1."""
     with tempfile.TemporaryDirectory(prefix="doublebuffer-redis-") as folder:
