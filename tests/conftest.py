@@ -12,7 +12,7 @@ import pytest
 from tests.rig.llama import LlamaServer, run_llama
 from tests.rig.redis_server import RedisServer, run_redis
 
-# Each client of httpx reads all the world's certificates: 20 ms of a core, some thousand times. No test speaks TLS.
+# Each client of httpx reads all the world's certificates: 20 ms of a core, some thousand times. Once is enough.
 ssl.create_default_context = functools.cache(ssl.create_default_context)
 
 
