@@ -22,8 +22,8 @@ _OURS = re.compile(
 )
 
 NO_TLS = {"SSL_CERT_FILE": os.devnull, "SSL_CERT_DIR": os.devnull}
-"""For our own processes: each reads all the world's certificates when it starts, a tenth of what that costs. None speaks
-TLS in a test.
+"""For our own processes, which speak no TLS in a test: each reads all the world's certificates when it starts, a tenth
+of what that costs.
 """
 
 
