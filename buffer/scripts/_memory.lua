@@ -4,7 +4,7 @@ local SWAP = 15000000
 local function memory_of(backend, flight)
   local key = P .. 'memory:' .. backend
   local told = call('HMGET', key, 'model', 'at', 'since')
-  local memory, model, at = {}, told[1], tonumber(told[2] or '-1e18')
+  local memory, model, at, since = {}, told[1], tonumber(told[2] or '') or -1e18, tonumber(told[3] or '') or 0
   local function only(one)
     for _, other in ipairs(flight.jobs) do
       if call('HGET', P .. 'job:' .. other.id, 'model') ~= one then
@@ -24,7 +24,7 @@ local function memory_of(backend, flight)
     for i = first + 1, last do
       found[ARGV[i]] = true
     end
-    if model and not found[model] and now - tonumber(ARGV[first]) < tonumber(told[3]) + SWAP then
+    if not found[model] and now - tonumber(ARGV[first]) < since + SWAP then
       return {[model] = true}
     end
     return found

@@ -10,7 +10,7 @@ local function give_way(flight, credit, short)
   for _, one in ipairs(flight.jobs) do
     if one.lane == 'background' then
       local told = call('HMGET', P .. 'job:' .. one.id, 'st', 'worker', 'fence', 'yield')
-      if told[4] and now - tonumber(told[4]) < YIELD then
+      if now - (tonumber(told[4] or '') or 0) < YIELD then
         without(one)
       elseif told[1] == 'running' then
         willing[#willing + 1] = {one = one, worker = told[2], fence = told[3]}

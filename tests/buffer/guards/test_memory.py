@@ -12,7 +12,7 @@ from tests.buffer.jobs import ids, job, pull, ready
 
 STAY = "if #here > 0 and not persons then"
 READY = "if now < came + NEAR and elsewhere.ready(best) then"
-SEEN = "if model and not found[model] and now - tonumber(ARGV[first]) < tonumber(told[3]) + SWAP then"
+SEEN = "if not found[model] and now - tonumber(ARGV[first]) < since + SWAP then"
 
 
 @guard("_memory", "if model ~= j.model then", "if false then")
@@ -24,7 +24,7 @@ async def test_what_a_job_was_sent_for_counts_as_there_before_anybody_looks(lane
     assert await ask(lanes, memory=look("a")) == ["b1"]
 
 
-@guard("_memory", " and now - tonumber(ARGV[first]) < tonumber(told[3]) + SWAP", "", where=SEEN)
+@guard("_memory", " and now - tonumber(ARGV[first]) < since + SWAP", "", where=SEEN)
 async def test_what_a_later_look_finds_counts_for_more(lanes: Lanes) -> None:
     clock = await has_a(lanes)
     await end(lanes, "a0")
@@ -32,7 +32,7 @@ async def test_what_a_later_look_finds_counts_for_more(lanes: Lanes) -> None:
     assert await ask(lanes, memory=look("b")) == ["b1"]
 
 
-@guard("_memory", "now - tonumber(ARGV[first]) < tonumber(told[3])", "now < tonumber(told[3])", where=SEEN)
+@guard("_memory", "now - tonumber(ARGV[first]) < since", "now < since", where=SEEN)
 async def test_an_older_look_counts_for_less(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await put(lanes, clock, "a0")
@@ -51,7 +51,6 @@ async def test_models_side_by_side_are_no_swap(lanes: Lanes) -> None:
     assert await ask(lanes, memory=look("a", "b")) == ["b1"]
 
 
-@guard("_memory", "if model and ", "if ", where=SEEN)
 async def test_of_an_engine_that_nobody_used_yet_the_look_counts(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await put(lanes, clock, "b1", "a1")

@@ -51,8 +51,8 @@ async def test_it_is_asked_to_where_a_person_waits(lanes: Lanes) -> None:
     assert await asked(lanes) == [Control("yield", "quiet", granted["quiet"].fence)]
 
 
-@guard("_yield", "if told[4] and now - tonumber(told[4]) < YIELD then", "if false then")
-@guard("_yield", "now - tonumber(told[4]) < YIELD", "true")
+@guard("_yield", "if now - (tonumber(told[4] or '') or 0) < YIELD then", "if false then")
+@guard("_yield", "if now - (tonumber(told[4] or '') or 0) < YIELD then", "if told[4] then")
 async def test_it_is_not_asked_twice_within_a_second(lanes: Lanes) -> None:
     clock, _ = await quiet_ones(lanes, "quiet")
     await lanes.submit(job("a"))
