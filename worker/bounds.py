@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from backends.base import Backend, Probe
+from buffer.backend import Kind
 from buffer.records import Limits
 from policy.credit import SEGMENT_TOKENS, limits
+from policy.estimate import PREFILL_RATE
 from policy.segment import pause_s
 
 LARGE_SEGMENT_TOKENS = 1024
@@ -15,10 +17,10 @@ SLOW_TOKENS_PER_S = 1_000
 """One that reads more slowly than this, as on a CPU, takes the smaller ones: whoever comes waits for one of them."""
 
 
-def bounds_of(backend: Backend, found: Probe, *, jobs: int, rate: float) -> Limits:
-    """``jobs``: at a time, at most. ``rate``: prompt tokens that it reads in a second."""
+def bounds_of(backend: Backend, found: Probe, *, jobs: int, rate: float | None) -> Limits:
+    """``jobs``: at a time, at most. ``rate``: prompt tokens that it reads in a second; None: nobody knows."""
     ollama = backend.spec.kind == "ollama"
-    segment = _segment(rate) if backend.splits else 0
+    segment = _segment(backend.spec.kind, rate) if backend.splits else 0
     credit = limits(
         jobs,
         kv_tokens=backend.spec.kv_tokens or found.kv_tokens,
@@ -34,11 +36,14 @@ def bounds_of(backend: Backend, found: Probe, *, jobs: int, rate: float) -> Limi
         reserved_slots=credit.reserved_slots,
         kv_reserve=credit.kv_reserve,
         segment=segment,
-        pause_us=round(pause_s(segment, rate) * 1e6),
+        pause_us=round(pause_s(segment, rate or PREFILL_RATE) * 1e6),
     )
 
 
-def _segment(rate: float) -> int:
+def _segment(kind: Kind, rate: float | None) -> int:
+    if rate is None:
+        # Two or three pieces tell. llama.cpp may be on a CPU, where the first one would take seconds.
+        return SMALL_SEGMENT_TOKENS if kind == "llamacpp" else SEGMENT_TOKENS
     if rate > FAST_TOKENS_PER_S:
         return LARGE_SEGMENT_TOKENS
     return SEGMENT_TOKENS if rate >= SLOW_TOKENS_PER_S else SMALL_SEGMENT_TOKENS

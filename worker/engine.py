@@ -11,7 +11,6 @@ from buffer.backend import BackendSpec, ModelInfo
 from buffer.memory import Memory
 from buffer.names import queue_names
 from buffer.records import Limits
-from policy.estimate import PREFILL_RATE
 from policy.inflight import OverlapLimit, in_flight_limit
 from worker.bounds import bounds_of
 from worker.breaker import Breaker
@@ -180,13 +179,7 @@ class Engine:
 
     def _bounds(self) -> Limits:
         found = self.probe or Probe()
-        return bounds_of(self.backend, found, jobs=self.flow.limit(self.clock()), rate=self._prefill_rate())
-
-    def _prefill_rate(self) -> float:
-        """Prompt tokens a second, of the slowest of its models."""
-        if not self.backend.splits:
-            return PREFILL_RATE
-        return self.learning.slowest_prefill() or PREFILL_RATE
+        return bounds_of(self.backend, found, jobs=self.flow.limit(self.clock()), rate=self.learning.slowest_prefill())
 
     def heeds(self, lane: str) -> bool:
         """Whether others may wait for a prompt of this lane to be read, and the store is to hear of it at once."""

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from backends.base import BackendError, Beginning
+from policy.learned import LEAST_PREFILL
 from worker.engine import Engine
 from worker.hand import Hand
 from worker.pool import Pool
@@ -51,6 +52,8 @@ class Reading:
         self._under_way = 0
         known = 1 - hand.job.prefill / max(1, hand.job.prompt, hand.job.prefill)
         self._read_upto, self._read_at = round(known * beginning.tokens), hand.engine.clock()
+        self._seen, self._seen_s = 0, 0.0
+        """Tokens that were read since something was learned of them, and how long that took."""
 
     async def run(self) -> None:
         """Until all the rest may go. Raises ``BackendError``: what the first piece that failed came to."""
@@ -99,7 +102,10 @@ class Reading:
     def _learn(self, tokens: int, began_at: float) -> None:
         """How fast its engine read up to there: it began with a piece when that came, or when the last one was over."""
         engine, now_at = self._hand.engine, self._hand.engine.clock()
-        model = engine.upstream(self._hand.job.model)
-        if model is not None:
-            engine.learning.of(model).prefill(tokens - self._read_upto, now_at - max(began_at, self._read_at))
+        self._seen += max(0, tokens - self._read_upto)
+        self._seen_s += now_at - max(began_at, self._read_at)
         self._read_upto, self._read_at = max(tokens, self._read_upto), now_at
+        model = engine.upstream(self._hand.job.model)
+        if model is not None and self._seen >= LEAST_PREFILL:
+            engine.learning.of(model).prefill(self._seen, self._seen_s)
+            self._seen, self._seen_s = 0, 0.0

@@ -42,7 +42,7 @@ async def test_a_prompt_that_fills_the_context_is_answered_as_if_it_had_come_who
             (usage,) = (event for event in long.events if isinstance(event, Usage))
             assert usage.prompt > 0.9 * CONTEXT
             assert usage.cached is not None
-            assert usage.cached > 0.5 * usage.prompt
+            assert usage.cached > 200
             whole = await direct.post(
                 "/v1/chat/completions",
                 json={
