@@ -12,7 +12,8 @@ STYLE = """
 --doublebuffer:#5cb0ff;--direct:#ff8a5c;--fixed-window:#d9b94a}}
 body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.5 system-ui,sans-serif}
 main{max-width:1240px;margin:0 auto;padding:24px 20px 60px}h1{margin:.2em 0}h2{margin:2em 0 .3em}h3{margin:0 0 .3em;
-font-size:15px}p{max-width:75ch}.said{color:var(--soft)}.gist{font-size:1.25em}.plots{display:grid;gap:16px;
+font-size:15px}p{max-width:75ch}.said{color:var(--soft)}.gist{font-size:1.25em}
+strong{white-space:nowrap}.plots{display:grid;gap:16px;
 grid-template-columns:repeat(auto-fit,minmax(320px,1fr))}figure{margin:0;padding:14px;background:var(--card);
 border-radius:10px}svg{width:100%;height:auto;display:block}.grid{stroke:var(--grid)}.tick,.name{fill:var(--soft);
 font-size:11px}.line{fill:none;stroke-width:2.5}.direct{stroke:var(--direct)}.fixed-window{stroke:var(--fixed-window);
