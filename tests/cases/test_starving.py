@@ -1,6 +1,7 @@
 """H32: a steady flow of jobs that go first does not keep the others waiting without end.
 
-Here everything is ten times as fast as in the case, and half as long; H32_SCALE=1 plays it as it is, a minute for each."""
+Here everything is ten times as fast as in the case, and half as long; H32_SCALE=1 plays it as it is, a minute for
+each."""
 
 from __future__ import annotations
 
