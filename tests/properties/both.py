@@ -70,8 +70,16 @@ class Both:
     async def pull(self, after: int, backend: str, want: int) -> None:
         self.now += after
         credit, models = self.credits[backend], BACKENDS[backend]
-        *bounds, pause = credit
-        limits = Limits(*(int(bound) for bound in bounds), pause_us=int(pause))
+        limits = Limits(
+            slots=credit.slots,
+            kv=credit.kv,
+            prefill=credit.prefill,
+            long=credit.long,
+            reserved_slots=credit.reserved_slots,
+            kv_reserve=credit.kv_reserve,
+            segment=credit.segment,
+            pause_us=int(credit.pause),
+        )
         pulled = await self.lanes.pull("w", backend, models, want=want, limits=limits, lease_s=10**6)
         flight = self.flights[backend]
         picks = pull(self.lineup, want=want, credit=credit, flight=flight, now_at=self.now, models=models)

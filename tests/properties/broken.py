@@ -13,6 +13,13 @@ BROKEN = {
     "settle without its fence": ("settle", "if j.fence > fence then", "if false then"),
     "requeue under the old fence": ("requeue", "raise(j)\n", ""),
     "restore under the old fence": ("submit", "j.fence = math.max(now, floor + 1, ", "j.fence = math.max(floor, "),
+    "pull never by who has waited for too long": ("pull", "if due and due_at < j.arr then", "if false then"),
+    "pull above the memory": ("_credit", "load.kv + need.kv > kv_room", "false"),
+    "a piece that its load does not have": (
+        "_sending",
+        "    call('HSET', load_key, j.id, share(j))\n    sent",
+        "    sent",
+    ),
     "take-over under the old fence": ("reap", "freed = freed + out(j)\n    raise(j)\n", "freed = freed + out(j)\n"),
 }
 """What is wrong → file, what stands there, what is there in its place."""

@@ -11,9 +11,9 @@ from buffer.access import Command
 from buffer.lanes import Lanes
 from buffer.records import Limits, Pulled
 from buffer.scripting import by_sha
-from tests.properties import checks
+from tests.properties import pulls
 
-asked: ContextVar[checks.Asked | None] = ContextVar("asked", default=None)
+asked: ContextVar[pulls.Asked | None] = ContextVar("asked", default=None)
 """What the pull that is on its way may take."""
 
 
@@ -53,7 +53,7 @@ def watch_pulls(lanes: Lanes) -> None:
     async def checked(
         worker: str, backend: str, models: Sequence[str], *, want: int, limits: Limits, **more: Any
     ) -> Pulled:
-        token = asked.set(checks.Asked(backend, tuple(models), limits, want, 0))
+        token = asked.set(pulls.Asked(backend, tuple(models), limits, want, 0))
         try:
             return await pull(worker, backend, models, want=want, limits=limits, **more)
         finally:

@@ -18,15 +18,14 @@ from tests.properties.world import World
 class Engine:
     """One back end, as one worker reaches it. Thoughts come before words; each is a token, some stand around them."""
 
-    def __init__(self, world: World, far: Far, spec: BackendSpec, models: tuple[str, ...]) -> None:
+    def __init__(self, world: World, far: Far, spec: BackendSpec, models: tuple[str, ...], *, splits: bool) -> None:
         self.spec = spec
         self.continues = spec.kind != "openai"
         self._world, self.far, self._models = world, far, models
+        self.splits = splits
 
-    splits = False
-
-    async def beginning(self, chat: Chat, *, upstream_model: str) -> None:
-        """It takes prompts as a whole."""
+    async def beginning(self, chat: Chat, *, upstream_model: str) -> Beginning | None:
+        return Pieces(self._world, self.far) if self._world.rng.random() < 0.9 else None
 
     async def chat(
         self,
@@ -86,4 +85,27 @@ class Engine:
         return Probe(models=[ModelInfo(id=model) for model in self._models], slots=self.spec.max_in_flight)
 
     async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+class Pieces:
+    """A prompt that is read in pieces: slowly, or not at all."""
+
+    at_once = 2
+
+    def __init__(self, world: World, far: Far) -> None:
+        self._world, self._far = world, far
+        self.tokens = world.rng.randint(500, 3000)
+
+    async def read(self, upto: int) -> None:
+        rng = self._world.rng
+        self._world.ledger.counts["pieces"] += 1
+        await self._world.later(0.01, 0.3)
+        await self._far.awake()
+        if self._world.faulty and rng.random() < 0.03:
+            kind: FailureKind = rng.choice(("failed", "refused", "client"))
+            self._world.ledger.counts[f"engine {kind}"] += 1
+            raise BackendError("The engine broke off.", kind=kind)
+
+    def close(self) -> None:
         """Nothing is open."""

@@ -43,6 +43,8 @@ class Plan:
     max_wait_s: float
     share: int
     """Of one owner of two; 0: they have none."""
+    splits: frozenset[str]
+    """Back ends that read prompts in pieces."""
 
 
 def plan(rng: Random, *, faulty: bool, jobs: int) -> Plan:
@@ -62,7 +64,13 @@ def plan(rng: Random, *, faulty: bool, jobs: int) -> Plan:
         for name in models
     }
     return Plan(
-        models, specs, faulty, jobs, max_wait_s=rng.choice((1.0, 3.0, 8.0, 30.0)), share=rng.choice((0, 0, 300, 600))
+        models,
+        specs,
+        faulty,
+        jobs,
+        max_wait_s=rng.choice((1.0, 3.0, 8.0, 30.0)),
+        share=rng.choice((0, 0, 300, 600)),
+        splits=frozenset(name for name in models if rng.random() < 0.5),
     )
 
 
@@ -91,7 +99,11 @@ class Installation:
         self.numbers["worker"] += 1
         name = f"w{self.numbers['worker']}"
         nowhere = Far(self.world, name)
-        engines = [Engine(self.world, nowhere, self.plan.specs[one], self.plan.models[one]) for one in backends]
+        plan = self.plan
+        engines = [
+            Engine(self.world, nowhere, plan.specs[one], plan.models[one], splits=one in plan.splits)
+            for one in backends
+        ]
         return WorkerProcess(self.world, name, engines, self.settings)
 
     async def run(self) -> None:
@@ -152,6 +164,8 @@ class Installation:
     def _client(self, job_id: str) -> Client:
         rng, max_wait_s = self.rng, self.plan.max_wait_s
         lane, resumable, model = rng.choice(LANES), rng.random() < 0.8, rng.choice(MODELS)
+        splits = rng.random() < 0.3
+        prefill = rng.randint(0, 3000 if splits else 400)
         whole, user = rng.random() < 0.15, rng.randint(1, 4)
         text = "x" * 70_000 if rng.random() < 0.05 else "x"
         chat = Chat(model=model, messages=[Message("user", text)], stream=not whole, logprobs=not resumable)
@@ -169,7 +183,9 @@ class Installation:
             timeout_us=rng.choice((6_000_000, 120_000_000, 600_000_000)),
             cost=rng.randint(1, 50),
             kv=rng.randint(0, 80),
-            prefill=rng.randint(0, 400),
+            prefill=prefill,
+            prompt=prefill + rng.choice((0, 0, 200)),
+            splits=splits,
             long=rng.random() < 0.2,
             det=rng.random() < 0.3,
         )

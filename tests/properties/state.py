@@ -4,16 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from buffer.job import LANES, Lane
 from buffer.keys import Keys
 from tests.properties.server import Server
 
 TEXTS = ("st", "model", "lane", "user", "inbox", "entry", "backend", "worker", "cancel", "left", "owner")
-NUMBERS = ("fence", "arr", "due", "kv", "prefill", "long", "deadline", "read", "left_until", "share")
-SHORT = ("worker", "workers", "state", "states", "crowd")
-FIELDS = (*TEXTS, *NUMBERS, "det")
+NUMBERS = ("fence", "arr", "due", "kv", "prefill", "long", "deadline", "read", "left_until", "share", "score")
+READING = ("prompt", "splits", "upto", "had")
+SHORT = ("worker", "workers", "state", "states", "crowd", "pace")
+FIELDS = (*TEXTS, *NUMBERS, *READING, "det")
+
+
+class Share(NamedTuple):
+    """What a back end's load has of a job."""
+
+    kv: int
+    prefill: int
+    long: int
+    lane: str
+    arr: int
+    score: int
+    prompt: int
+    upto: int
+    had: int
+
+    @classmethod
+    def read(cls, share: str) -> Share:
+        kv, prefill, long, lane, *numbers = share.split(",")
+        return cls(int(kv), int(prefill), int(long), lane, *map(int, numbers))
 
 
 @dataclass(frozen=True)
@@ -41,11 +61,18 @@ class Record:
     left_until: int
     owner: str
     share: int
+    score: int
+    prompt: int
+    splits: int
+    upto: int
+    had: int
 
     @property
-    def takes(self) -> tuple[int, int, int]:
-        """What it takes of a back end while it runs: kv, prefill, long."""
-        return self.kv, 0 if self.read == self.fence else self.prefill, self.long
+    def takes(self) -> Share:
+        """What it takes of a back end while it runs."""
+        had = self.upto if self.read == self.fence else self.had
+        prefill = 0 if self.lane == "fast" else self.upto - had
+        return Share(self.kv, prefill, self.long, self.lane, self.arr, self.score, self.prompt, self.upto, had)
 
 
 @dataclass
@@ -58,7 +85,7 @@ class State:
     turn: dict[tuple[str, Lane], set[str]]
     due: dict[str, set[str]]
     lease: set[str]
-    load: dict[str, dict[str, tuple[int, int, int]]]
+    load: dict[str, dict[str, Share]]
     entries: dict[tuple[Lane, str], str]
     """Lane, entry of ``jobs:<lane>`` → job."""
 
@@ -105,7 +132,7 @@ def look(
 
 def _record(job_id: str, values: Sequence[bytes | None]) -> Record:
     text = {name: (value or b"").decode() for name, value in zip(FIELDS, values, strict=True)}
-    numbers: dict[str, Any] = {name: int(text[name] or 0) for name in NUMBERS}
+    numbers: dict[str, Any] = {name: int(text[name] or 0) for name in (*NUMBERS, *READING)}
     fields: dict[str, Any] = {name: text[name] for name in TEXTS}
     return Record(id=job_id, det=text["det"] == "1", **fields, **numbers)
 
@@ -114,13 +141,9 @@ def _names(members: Iterable[bytes]) -> set[str]:
     return {member.decode() for member in members}
 
 
-def _shares(load: dict[bytes, bytes] | list[bytes]) -> dict[str, tuple[int, int, int]]:
+def _shares(load: dict[bytes, bytes] | list[bytes]) -> dict[str, Share]:
     pairs = load.items() if isinstance(load, dict) else zip(load[::2], load[1::2], strict=True)
-    shares = {}
-    for job_id, share in pairs:
-        kv, prefill, long = (int(part) for part in share.split(b","))
-        shares[job_id.decode()] = (kv, prefill, long)
-    return shares
+    return {job_id.decode(): Share.read(share.decode()) for job_id, share in pairs}
 
 
 def dump(server: Server) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from buffer.access import Command
 from buffer.keys import CTL_S, DONE_JOB_S, DONE_REPLY_S, INBOX_S, Keys
-from tests.properties import checks
+from tests.properties import checks, pulls
 from tests.properties.calls import Call, asked, call_of, owned
 from tests.properties.ledger import Ledger, Violation
 from tests.properties.server import Server
@@ -101,7 +101,7 @@ class World:
             result = self._again(call, command, result)
         self._note(call, result)
         if found is not None and wanted is not None:
-            checks.check_pull(found, replace(wanted, now_us=self.now_us), [fields[0].decode() for fields in result[0]])
+            pulls.check_pull(found, replace(wanted, now_us=self.now_us), [fields[0].decode() for fields in result[0]])
         return result
 
     def _send(self, command: Command) -> Any:
