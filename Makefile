@@ -13,6 +13,8 @@ OPENWEBUI_NODE ?= $(CURDIR)/$(OPENWEBUI)/node
 OPENWEBUI_READY := $(if $(filter file,$(origin OPENWEBUI_VENV)),$(OPENWEBUI)/.installed)
 # The official clients for Node, which the conformance tests drive.
 NODE_CLIENTS := tests/conformance/node
+# The schemas of custom resources that the Helm chart makes.
+NODE_SCHEMAS := tests/deploy/node
 # Four at a time, though CI has two cores: more than half of the suite's time is waiting (for leases, deadlines, processes
 # that start), which two at a time leave a core idle for. Each works through a run of files and takes over what another
 # has left at its end, so that what a file's tests share is started once.
@@ -38,18 +40,21 @@ $(VENV)/.installed-test: pyproject.toml | $(BIN)/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
 	@touch $(VENV)/.installed $@
 
-$(NODE_CLIENTS)/node_modules/.installed: $(NODE_CLIENTS)/package.json $(NODE_CLIENTS)/package-lock.json
-	@command -v npm >/dev/null || { echo "The conformance tests need npm and Node 20 or newer (Debian: apt-get install npm)." >&2; exit 2; }
-	@npm ci --silent --no-audit --no-fund --prefix $(NODE_CLIENTS)
+%/node_modules/.installed: %/package.json %/package-lock.json
+	@command -v npm >/dev/null || { echo "The tests need npm and Node 20 or newer (Debian: apt-get install npm)." >&2; exit 2; }
+	@npm ci --silent --no-audit --no-fund --prefix $*
 	@touch $@
+
+$(BIN)/helm: | $(VENV)/.installed-test
+	@$(BIN)/python -m tests.deploy.get_helm $@
 
 up: $(VENV)/.installed ## install, then run gateway and worker on whatever engine this machine has
 	@exec $(BIN)/doublebuffer up
 
-test: $(VENV)/.installed-test $(NODE_CLIENTS)/node_modules/.installed ## the test suite, but for what needs programs from Debian
+test: $(VENV)/.installed-test $(NODE_CLIENTS)/node_modules/.installed ## the test suite, but for what needs programs from Debian, or helm
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) -m "not debian and not openwebui" $(TESTS)
 
-test-all: $(VENV)/.installed-test $(NODE_CLIENTS)/node_modules/.installed ## the whole test suite
+test-all: $(VENV)/.installed-test $(NODE_CLIENTS)/node_modules/.installed $(NODE_SCHEMAS)/node_modules/.installed $(BIN)/helm ## the whole test suite
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) -m "not openwebui" $(TESTS)
 
 $(OPENWEBUI)/.installed: | $(BIN)/python
@@ -110,4 +115,4 @@ compatibility: $(VENV)/.installed-test $(NODE_CLIENTS)/node_modules/.installed #
 	$(BIN)/python -m tests.conformance
 
 clean: ## remove the environment and what tools left behind
-	rm -rf $(VENV) $(NODE_CLIENTS)/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	rm -rf $(VENV) $(NODE_CLIENTS)/node_modules $(NODE_SCHEMAS)/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
