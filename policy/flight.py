@@ -62,10 +62,10 @@ class Flight:
         self.load.prefill += job.prefill - before
 
     def read(self, id: str, upto: int) -> None:
-        """So much of a prompt has been read there. Of a job that is no longer there, nothing."""
+        """So much of a prompt has been read there, of what was sent. Of a job that is no longer there, nothing."""
         job = self._jobs.get(id)
         if job is not None:
-            before, job.had = job.prefill, max(job.had, upto)
+            before, job.had = job.prefill, max(job.had, min(upto, job.upto))
             self.load.prefill += job.prefill - before
 
     def remove(self, id: str) -> None:

@@ -13,7 +13,6 @@ from policy.lane import LANES
 from policy.lineup import Lineup, Waiting
 from policy.pull import LOOK_AT, LOOK_AT_LANE, Piece, Pulled, pull
 from policy.segment import pause_s
-from tests.policy.loads import load_of
 
 W = 60.0
 ROOM = Credit(slots=10_000)
@@ -114,9 +113,8 @@ jobs = st.tuples(
 def test_bounded_overtaking_and_limits(
     schedule: list[tuple[Job, int, int]], longest: float, slots: int, segment: int
 ) -> None:
-    """Whatever comes and ends, no pull takes a job while one waits that came more than ``longest`` before it and fits,
-    prefill aside; but where that one has to leave its room to another, and where more wait that do not fit than are
-    looked at."""
+    """Whatever comes and ends, no pull takes a job while one waits that came more than ``longest`` before it and can go.
+    But that one may have to leave its room to another, and of those that cannot go only some are looked at."""
     credit = limits(slots, kv_tokens=1000)._replace(segment=segment, pause=segment / 1000)
     lineup, flight, now, ended = Lineup(longest), Flight(), 0.0, 0
     running: list[Waiting] = []
@@ -133,15 +131,18 @@ def test_bounded_overtaking_and_limits(
         running = running[ends:]
         for half in running:
             flight.read(half.id, half.prompt)
-        before = load_of(job.need for job in running)
+        halves = any(flight.half_read())
+        before = Load(flight.load.jobs, flight.load.kv, flight.load.prefill, flight.load.long)
         for taken, _ in take(lineup, credit, flight, want=want, at=now).jobs:
-            out = [other for other in lineup if other.due_at is not None and not _fits(other, before, credit)]
+            out = [other for other in lineup if not _fits(other, before, credit)]
+            reads = halves or before.prefill > 0
+            unread = [other for other in lineup if other not in out and reads and other.need.prefill]
             for other in lineup:
                 due_at = other.due_at
-                if due_at is None or taken.arr_at <= due_at or other in out:
+                if due_at is None or taken.arr_at <= due_at or other in out or other in unread:
                     continue
                 barred = any(one.due_at is not None and one.due_at < other.arr_at for one in out)
-                assert barred or len(out) >= LOOK_AT_LANE
+                assert barred or len(out) + len(unread) >= LOOK_AT_LANE
             before.add(taken.need)
             running.append(taken)
     assert (flight.load.jobs, flight.load.kv) == (len(running), sum(job.need.kv for job in running))
