@@ -47,7 +47,10 @@ def test_keda_and_the_prometheus_operator_take_theirs() -> None:
     assert checked(resources) == []
     broken = json.loads(json.dumps(of_kind("cluster", "ScaledObject")["worker"]))
     broken["spec"]["minReplicaCount"] = "three"
-    assert "minReplicaCount must be integer" in str(checked([broken]))
+    broken["spec"]["minReplicaKount"] = 3
+    said = str(checked([broken]))
+    assert "minReplicaCount must be integer" in said
+    assert "no such field: minReplicaKount" in said
 
 
 def checked(resources: list[Resource]) -> list[list[str]]:

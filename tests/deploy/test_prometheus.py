@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import re
 import secrets
 import subprocess
 from collections.abc import AsyncIterator, Iterator
@@ -16,6 +17,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
+from tests.deploy.chart import autoscaler_queries
 from tests.deploy.files import alert_rules, dashboard_panels
 from tests.deploy.prometheus import Prometheus, run_prometheus, write_configuration
 from tests.rig.processes import run_command
@@ -119,6 +121,16 @@ async def test_every_panel_has_something_to_show(prometheus: Prometheus) -> None
                 await asyncio.sleep(0.2)
     except TimeoutError:
         pytest.fail(f"nothing to show: {sorted(empty)}")
+
+
+async def test_what_the_autoscaler_asks_has_an_answer(prometheus: Prometheus) -> None:
+    for asked in autoscaler_queries():
+        # In a cluster, Prometheus adds the namespace to what it scrapes.
+        query, removed = re.subn(r', namespace="[^"]+"', "", asked)
+        assert removed == 1
+        async with asyncio.timeout(SEEN_S):
+            while len(await prometheus.numbers(query)) != 1:
+                await asyncio.sleep(0.2)
 
 
 async def test_all_rules_are_evaluated_and_no_alert_fires(prometheus: Prometheus) -> None:
