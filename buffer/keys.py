@@ -15,7 +15,7 @@ CANCELLED_REPLY_S = 2
 """How long an answer outlives its job's end; a detached one lives ``DONE_JOB_S``."""
 FAIR_S = 3600
 MODELS_S = 86400
-PLACES_S = 86400
+PLACES_S = 3600
 MEMORY_S = 86400
 """Lifetimes of what back ends are known by; what has run out is noted anew."""
 INBOX_S = 15
@@ -103,7 +103,9 @@ class Keys:
         return f"{self.base}pace:{backend}"
 
     def places(self, model: str) -> str:
-        """Hash: back end that pulls for the model → how many jobs it takes. Written where that has changed."""
+        """Hash: back end that pulls for the model → how many jobs it takes; 0: only in another's place. Written where
+        that has changed.
+        """
         return f"{self.base}places:{model}"
 
     def memory(self, backend: str) -> str:

@@ -159,9 +159,9 @@ class Lanes(Grants):
         """Drops the answers of jobs that have ended, ahead of their lifetime: whoever they were for has all of them."""
         await self._exchange([("UNLINK", *(self.keys.reply(id) for id in ids))])
 
-    async def peek(self, models: Sequence[str]) -> Peeked:
-        """Who waits for these models (queue names)."""
-        waiting, oldest, now = await self._run("peek", *models)
+    async def peek(self, models: Sequence[str], *, backend: str = "", slots: int = 0) -> Peeked:
+        """Who waits for these models (queue names). ``backend``: the one that asks, and takes ``slots`` jobs."""
+        waiting, oldest, now = await self._run("peek", backend, slots, *models)
         return Peeked(waiting, int(oldest), int(now))
 
     async def depths(self) -> dict[Lane, Depth]:

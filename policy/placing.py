@@ -15,7 +15,7 @@ SHARED_TOKENS: Final = 512
 """So much of a prompt that nobody has read must be under way elsewhere to be worth a wait."""
 NEAR_S: Final = 0.25
 """How long after it came a job is left to the back end that holds its beginning."""
-EMPTIER_S: Final = 0.01
+EMPTIER_S: Final = 0.025
 """How long after it came a job is left to a back end of which a smaller share is taken."""
 BEHIND_S: Final = 10.0
 """How long after it came a job waits for the first of its shared prefix."""

@@ -62,7 +62,7 @@ class Drain:
         want = want if queues else 0
         window_s, wait_s = 0.0, engine.recheck_s()
         if want and self._holds:
-            window_s, hold_s = await self._window(queues)
+            window_s, hold_s = await self._window(queues, limits.slots)
             if hold_s is not None:
                 # Not even a pull: what came in between would go without its window.
                 pool.listening.set()
@@ -94,10 +94,10 @@ class Drain:
             hand.may_read(0)
         return False
 
-    async def _window(self, queues: Sequence[str]) -> tuple[float, float | None]:
+    async def _window(self, queues: Sequence[str], slots: int) -> tuple[float, float | None]:
         """How long the oldest job has waited in its window, and how long none is to go yet, in seconds; 0: until woken,
         for there is none; None: they may go."""
-        seen = await self._pool.lanes.peek(queues)
+        seen = await self._pool.lanes.peek(queues, backend=self._engine.name, slots=slots)
         if not seen.waiting:
             return 0.0, 0.0
         window_s = min(self._window_s, max(0.0, (seen.now_us - seen.oldest_arr_us) / 1e6))

@@ -1,24 +1,19 @@
--- The other back ends of a model, and for how long a job is left to one of them, as policy/placing.py has it. Hash `places:<model>`:
--- back end → places, written where it has changed.
-local NEAR, EMPTIER, BEHIND = 250000, 10000, 10000000
-local function elsewhere_of(backend, slots, models)
+-- The other back ends of a model, and for how long a job is left to one of them, as policy/placing.py has it.
+local NEAR, EMPTIER, BEHIND = 250000, 25000, 10000000
+local function elsewhere_of(backend, slots)
   local others, known = {}, {}
-  for _, model in ipairs(models) do
-    local key, own = P .. 'places:' .. model, false
-    others[model] = {}
-    local all = call('HGETALL', key)
-    for i = 1, #all, 2 do
-      if all[i] ~= backend then
-        others[model][all[i]] = tonumber(all[i + 1])
-      else
-        own = all[i + 1] == int(slots)
+  -- Their places.
+  local function others_of(model)
+    if not others[model] then
+      others[model] = {}
+      local all = call('HGETALL', P .. 'places:' .. model)
+      for i = 1, #all, 2 do
+        if all[i] ~= backend then
+          others[model][all[i]] = tonumber(all[i + 1])
+        end
       end
     end
-    if not own then
-      -- By pcall, since it must not stop a pull while memory is full.
-      redis.pcall('HSET', key, backend, int(slots))
-      call('EXPIRE', key, 86400)
-    end
+    return others[model]
   end
   -- How many jobs run there, if a worker tells that it is up; else nil.
   local function taken(name)
@@ -34,7 +29,7 @@ local function elsewhere_of(backend, slots, models)
   end
   -- Whether a job of the model could begin there now, without loading another one first.
   local function free(name, model)
-    local places, jobs = others[model] and others[model][name], taken(name)
+    local places, jobs = others_of(model)[name], taken(name)
     if not places or not jobs or jobs >= places then
       return false
     end
@@ -44,7 +39,7 @@ local function elsewhere_of(backend, slots, models)
   local elsewhere = {}
   -- Whether another back end has the model in memory, and a place.
   function elsewhere.ready(model)
-    for name in pairs(others[model] or {}) do
+    for name in pairs(others_of(model)) do
       if call('HGET', P .. 'memory:' .. name, 'model') == model and free(name, model) then
         return true
       end
@@ -67,7 +62,7 @@ local function elsewhere_of(backend, slots, models)
       return NEAR - age
     end
     if age < EMPTIER then
-      for name, places in pairs(others[j.model] or {}) do
+      for name, places in pairs(others_of(j.model)) do
         if free(name, j.model) and taken(name) * slots < jobs * places then
           return EMPTIER - age
         end

@@ -1,5 +1,5 @@
--- needs: core count
--- ARGV: now, model …. Returns: waiting, arrival of the one that waits longest (0: nobody), now.
+-- needs: core count places
+-- ARGV: now, the back end that asks ('': none), its places, model …. Returns: waiting, arrival of the one that waits longest (0: nobody), now.
 local waiting, oldest = 0, 0
 local function look(key)
   local id = call('ZRANGE', key, 0, 0)[1]
@@ -8,7 +8,10 @@ local function look(key)
     oldest = arr
   end
 end
-for _, model in ipairs(asked(2)) do
+for _, model in ipairs(asked(4)) do
+  if ARGV[2] ~= '' then
+    note_places(ARGV[2], tonumber(ARGV[3]), model)
+  end
   local some, quiet = people(model), background(model)
   waiting = waiting + some + quiet
   if some > 0 then

@@ -1,4 +1,4 @@
--- needs: core job reply place finish count seek owners notes flight credit queues elsewhere memory yield sending
+-- needs: core job reply place finish count seek owners notes flight credit queues places elsewhere memory yield sending
 -- ARGV: now, worker, backend, want, slots, kv, prefill, long, reserved slots, kv reserve, segment, pause, lease, expired end, goes on
 -- (1: it can with what others began), names, lanes, memory, models: the number of names of back ends, these, the number of lanes,
 -- these, the number of words on memory (0: it swaps no models), these (how long ago a worker looked, the models it found), the models.
@@ -23,6 +23,7 @@ local lanes_at = 17 + stands_in
 local memory_at = lanes_at + 1 + tonumber(ARGV[lanes_at])
 local models_at = memory_at + 1 + tonumber(ARGV[memory_at])
 for _, model in ipairs(asked(models_at)) do
+  note_places(backend, stands_in == 0 and credit.slots or 0, model)
   if people(model) > 0 or background(model) > 0 then
     models[#models + 1] = model
   end
@@ -48,7 +49,7 @@ end
 local function ours(j)
   return allowed[j.lane] and not (j.left == backend and now < j.left_until) and (goes_on or now >= j.able_until)
 end
-local everyone, elsewhere, memory = models, elsewhere_of(backend, credit.slots, models), nil
+local everyone, elsewhere, memory = models, elsewhere_of(backend, credit.slots), nil
 if models_at > memory_at + 1 then
   memory = memory_of(backend, flight)
   if stands_in == 0 then

@@ -18,6 +18,7 @@ WAIVED = {
     "_count: if people(model) > 0 then": LEADS,
     "_crowd: return tonumber(call('HGET', key, user) or '0'), math.max(call('HLEN', key), 1)": "a number to divide by",
     "_elsewhere: if j.behind ~= '' and age < BEHIND then": SAVES,
+    "_elsewhere: if not others[model] then": SAVES,
     "_elsewhere: if known[name] == nil then": SAVES,
     "_finish: if j.entry ~= '' then": NEVER,
     "_finish: redis.pcall('XADD', P .. 'dead', 'MAXLEN', '~', '1000', '*', 'id', id, 'model', model, 'lane', lane, "

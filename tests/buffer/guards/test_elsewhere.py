@@ -112,12 +112,12 @@ async def test_a_job_that_just_came_goes_where_least_is_taken(lanes: Lanes) -> N
     assert await ids(lanes, limits=FOUR) == ["a"]
     await lanes.submit(job("b"))
     pulled = await pull(lanes, limits=FOUR)
-    assert (pulled.jobs, pulled.look_in_us) == ([], 10_000)
+    assert (pulled.jobs, pulled.look_in_us) == ([], 25_000)
     assert await ids(lanes, backend="other", limits=FOUR) == ["b"]
     await lanes.submit(job("c"))
     assert await ids(lanes, limits=FOUR) == ["c"], "as much is taken there"
     await lanes.submit(job("d"))
-    clock.forward(0.010)
+    clock.forward(0.025)
     assert await ids(lanes, limits=FOUR) == ["d"]
 
 
