@@ -113,7 +113,7 @@ jobs = st.tuples(
 def test_bounded_overtaking_and_limits(
     schedule: list[tuple[Job, int, int]], longest: float, slots: int, segment: int
 ) -> None:
-    """Whatever comes and ends, no pull takes a job while one waits that came more than ``longest`` before it and can go.
+    """Whatever comes and ends, no pull takes a job while one waits that came more than ``longest`` before and can go.
     But that one may have to leave its room to another, and of those that cannot go only some are looked at."""
     credit = limits(slots, kv_tokens=1000)._replace(segment=segment, pause=segment / 1000)
     lineup, flight, now, ended = Lineup(longest), Flight(), 0.0, 0
