@@ -249,7 +249,7 @@ async def test_the_real_llama_server(llama_server: LlamaServer) -> None:
         assert "".join(part.response or "" for part in parts) == direct
         assert len(parts) > 3
         assert (parts[-1].done_reason, parts[-1].eval_count) == (reason, count["completion_tokens"])
-        thinks = await theirs.generate(model, "Tell me about the sea.", think=True)
+        thinks = await theirs.generate(model, "Tell me about the sea.", think=True, options={"temperature": 0})
         assert thinks.thinking
         assert thinks.response
         assert "think>" not in thinks.response
