@@ -54,3 +54,15 @@ def test_a_panel_asks_for_metrics_that_exist(panel: dict[str, list[dict[str, str
         asked = set(re.findall(r"\bdoublebuffer_\w+", target["expr"]))
         assert asked
         assert asked <= metric_names()
+
+
+def test_every_alert_is_told_what_to_do_about() -> None:
+    page = (DEPLOY.parent / "docs" / "operations.md").read_text()
+    assert set(re.findall(r"`(Doublebuffer[A-Z]\w+)`", page)) == {rule["alert"] for rule in alert_rules()}
+
+
+def test_links_lead_somewhere() -> None:
+    page = DEPLOY / "README.md"
+    links = re.findall(r"\]\(([^)#:]+)\)", page.read_text())
+    assert links
+    assert [link for link in links if not (DEPLOY / link).exists()] == []
