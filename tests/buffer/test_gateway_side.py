@@ -61,7 +61,7 @@ async def test_cancel_tells_the_worker_and_leaves_the_credit(lanes: Lanes) -> No
     assert await lanes.cancel("a") == "running"
     assert await lanes.cancel("a") == "running"
     last, controls = await lanes.controls("w", "0-0", 1)
-    assert [tuple(control) for control in controls] == [("cancel", "a", granted.fence)]
+    assert [control[:3] for control in controls] == [("cancel", "a", granted.fence)]
     assert (await lanes.load("b")).jobs == 1
     assert (await lanes.controls("w", last, 0.01))[1] == []
 

@@ -11,6 +11,7 @@ from buffer.records import GivenBack, Granted, Held, Piece
 from tests.buffer.jobs import (
     INBOX,
     LEASE_S,
+    carried,
     chunk,
     clocked,
     frames,
@@ -64,7 +65,8 @@ async def test_renew_puts_back_what_the_store_forgot(lanes: Lanes) -> None:
     await lanes.store.redis.delete(lanes.keys.lease, lanes.keys.load("b"))
     await lanes.renew("w", [Held("a", granted.fence, "b")], LEASE_S)
     assert await lanes.store.redis.zcard(lanes.keys.lease) == 1
-    assert await lanes.store.redis.hgetall(lanes.keys.load("b")) == {b"a": b"10,0,0"}
+    share = await carried(lanes)
+    assert (share["kv"], share["prefill"], share["long"]) == ("10", "0", "0")
 
 
 async def test_renew_tells_each_job_what_it_is(lanes: Lanes) -> None:

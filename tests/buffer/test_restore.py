@@ -11,7 +11,21 @@ from buffer.job import End
 from buffer.lanes import LARGE_BODY, Lanes
 from buffer.past import Past
 from buffer.records import GivenBack, Piece, Submitted
-from tests.buffer.jobs import INBOX, LEASE_S, chunk, frames, ids, is_quiet, job, kinds, pull, ready, record, running
+from tests.buffer.jobs import (
+    INBOX,
+    LEASE_S,
+    carried,
+    chunk,
+    frames,
+    ids,
+    is_quiet,
+    job,
+    kinds,
+    pull,
+    ready,
+    record,
+    running,
+)
 
 SAID = Said("so far")
 FLOOR = 1_800_000_000_000_000
@@ -48,7 +62,8 @@ async def test_a_job_that_ran_is_running_again_for_a_lease(lanes: Lanes) -> None
     assert (fields["prefix"], fields["base"], fields["spent"]) == (encode_said(SAID), fingerprint(SAID), "2")
     assert await kinds(lanes, "a") == [("0-1", "queued"), (f"{FLOOR + 1}-0", "snap")]
     assert await lanes.store.redis.zscore(lanes.keys.lease, "a") == clock.now + 15_000_000
-    assert await lanes.store.redis.hgetall(lanes.keys.load("b")) == {b"a": b"10,0,0"}, "it has read its prompt"
+    share = await carried(lanes)
+    assert (share["kv"], share["prefill"], share["long"]) == ("10", "0", "0"), "it has read its prompt"
     assert await lanes.store.redis.smembers(lanes.keys.backends) == {b"b"}
     assert await ids(lanes) == []
     assert await lanes.store.redis.xlen(lanes.keys.jobs("fast")) == 1
