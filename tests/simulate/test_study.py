@@ -71,7 +71,7 @@ def test_every_request_is_answered_whole_and_nothing_is_left_in_the_books(case: 
     outcome, door = played(case, arrivals_of(case, 1))
     assert len(outcome.asks) == case.count
     assert all(answered(ask) for ask in outcome.asks)
-    load = door._load
+    load = door._flight.load
     assert (load.jobs, load.kv, load.prefill, load.long) == (0, 0, 0, 0)
     assert not len(door._lineup)
 
