@@ -14,7 +14,7 @@ import httpx
 import redis.asyncio
 
 from tests.rig.engine import Engine
-from tests.rig.processes import Process, run_command
+from tests.rig.processes import START_S, Process, run_command
 from tests.rig.redis_server import run_redis
 from tests.rig.scripted import Scripted
 
@@ -139,7 +139,7 @@ async def _lists(url: str, names: Iterable[str], key: str) -> None:
     """Waits until every back end has been seen up."""
     wanted = {f'doublebuffer_backend_up{{backend="{name}"}} 1.0' for name in names}
     headers = {"authorization": f"Bearer {key}"} if key else {}
-    async with httpx.AsyncClient(base_url=url, headers=headers, trust_env=False) as client, asyncio.timeout(20):
+    async with httpx.AsyncClient(base_url=url, headers=headers, trust_env=False) as client, asyncio.timeout(START_S):
         while not wanted <= set((await client.get("/metrics")).text.splitlines()):
             await asyncio.sleep(0.05)
 

@@ -14,7 +14,10 @@ from pathlib import Path
 
 import httpx
 
-START_S = 30.0
+START_S = 60.0
+"""Within which a process has started, on a machine whose cores have much else to do."""
+RUN_S = 30.0
+"""Within which one that ends by itself has done so."""
 END_S = 45.0
 
 _OURS = re.compile(
@@ -174,7 +177,7 @@ async def _end(child: asyncio.subprocess.Process) -> None:
 
 
 async def run_to_end(
-    command: Sequence[str], *, environment: Mapping[str, str] | None = None, directory: Path, within_s: float = START_S
+    command: Sequence[str], *, environment: Mapping[str, str] | None = None, directory: Path, within_s: float = RUN_S
 ) -> tuple[int, str, str]:
     """Exit code, standard output and standard error of ``doublebuffer COMMAND…``, which ends by itself."""
     child = await asyncio.create_subprocess_exec(
