@@ -27,7 +27,7 @@ from tests.command.settings_rig import BACKEND, by_flags, write_file
         ("--lease-seconds", "0"),
         ("--refuse-wait-seconds", '{"quick": 1}'),
         ("--refuse-wait-seconds", "{"),
-        ("--refuse-wait-seconds", "60"),
+        ("--refuse-wait-seconds", "soon"),
         ("--redis-url", "http://redis"),
         ("--redis-url", "redis://redis:6379/x"),
         ("--redis-url", "redis://redis/-1"),
