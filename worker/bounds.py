@@ -12,7 +12,7 @@ from policy.segment import pause_s
 LARGE_SEGMENT_TOKENS = 1024
 FAST_TOKENS_PER_S = 15_000
 """An engine that reads faster than this takes the larger pieces, of which it has read one just as soon."""
-SMALL_SEGMENT_TOKENS = 128
+SMALL_SEGMENT_TOKENS = 256
 SLOW_TOKENS_PER_S = 1_000
 """One that reads more slowly than this, as on a CPU, takes the smaller ones: whoever comes waits for one of them."""
 

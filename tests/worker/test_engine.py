@@ -162,7 +162,7 @@ def test_pieces_are_as_large_as_the_engine_is_fast() -> None:
     assert one.limits().pause_us == round(0.25 * 1024 / rate * 1e6)
     for _ in range(100):
         one.learning.of("m").prefill(4_000, 40.0, alone=True)
-    assert one.limits().segment == 128
+    assert one.limits().segment == 256
 
 
 def test_before_ollama_nobody_waits_for_prompts_to_be_read() -> None:
