@@ -18,6 +18,7 @@ from backends.base import NO_MODEL, BackendError
 from backends.client import Client, decode_json
 from backends.exchange import Patience, Stream
 from backends.failures import early_end, from_payload
+from backends.telling import idle_slots, vllm_question
 from backends.wire import Events, LineTooLongError
 from buffer.backend import Kind
 from buffer.job import Usage
@@ -27,13 +28,11 @@ log = logging.getLogger("doublebuffer.backends")
 TOKENS_S = 10.0
 """How long an engine may take to tell a prompt's tokens. After that the prompt goes whole."""
 MOST_FORGOTTEN = 3
-"""Prompts in a row whose beginning an engine was not found to remember, after which no more is read in parts there."""
+"""Prompts in a row whose beginning an engine was not found to remember, after which no more is read in parts there,"""
+AGAIN_S = 600.0
+"""for so long. It may just have been full."""
 NO_PATH = frozenset({404, 405})
 
-_TOLD_APART = ("model", "messages", "tools", "add_generation_prompt", "continue_final_message", "add_special_tokens")
-"""What vLLM's ``/tokenize`` takes of a chat completion."""
-_TEMPLATE = ("documents", "reasoning_effort")
-"""What a chat completion gives the template besides ``chat_template_kwargs``, and ``/tokenize`` does not take."""
 _CHANGING: Mapping[str, Any] = {
     "truncate_prompt_tokens": None, "use_beam_search": None, "echo": None, "suffix": None, "cache_prompt": True
 }  # fmt: skip
@@ -51,6 +50,7 @@ class Beginnings:
         self._missing = False
         """It does not tell tokens, at least till the next look."""
         self._forgotten = 0
+        self._forgotten_at = 0.0
         self._slots = 0
         self._held: set[int] = set()
 
@@ -64,6 +64,8 @@ class Beginnings:
         # With a single slot, whatever came between two parts would take the first one's place.
         self._remembers = self._slots > 1 if self.kind == "llamacpp" else self.kind == "vllm" and bool(prefix_caching)
         self._missing = False
+        if self._forgotten >= MOST_FORGOTTEN and asyncio.get_running_loop().time() >= self._forgotten_at + AGAIN_S:
+            self._forgotten = MOST_FORGOTTEN - 1
 
     async def of(self, fields: Mapping[str, Any], context: int) -> Remembered | None:
         """The beginning of a request with these ``fields``. None: it goes whole. ``context``: tokens that prompt and
@@ -99,10 +101,12 @@ class Beginnings:
             self._forgotten = 0
             return
         self._forgotten += 1
+        self._forgotten_at = asyncio.get_running_loop().time()
         if self._forgotten == MOST_FORGOTTEN:
             log.warning(
-                "back end %s forgets what it has read of a prompt; long ones go to it whole from now on",
+                "back end %s forgets what it has read of a prompt; long ones go to it whole for %g s",
                 self.client.name,
+                AGAIN_S,
             )
 
     async def _tokens(self, fields: Mapping[str, Any]) -> list[int]:
@@ -211,24 +215,6 @@ class Remembered:
                         self._home.found(self._read, event.cached)
                         self._read = 0
                 yield events
-
-
-def vllm_question(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What vLLM's ``/tokenize`` is asked for the tokens of a chat completion or of a completion with these fields."""
-    if "prompt" in fields:
-        return {"model": fields["model"], "prompt": fields["prompt"]}
-    question: dict[str, Any] = {name: fields[name] for name in _TOLD_APART if name in fields}
-    template: dict[str, Any] = dict(fields.get("chat_template_kwargs") or {})
-    template |= {name: fields[name] for name in _TEMPLATE if name in fields}
-    if "reasoning_effort" in fields:
-        template.setdefault("enable_thinking", fields["reasoning_effort"] != "none")
-    return question | ({"chat_template_kwargs": template} if template else {})
-
-
-def idle_slots(told: Any) -> list[int]:
-    """Of llama.cpp's ``/slots``, those at which nothing runs."""
-    slots = [slot for slot in told if isinstance(slot, dict)] if isinstance(told, list) else []
-    return [slot["id"] for slot in slots if isinstance(slot.get("id"), int) and slot.get("is_processing") is False]
 
 
 def check(client: Client, answer: bytes) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+from backends import beginning as beginning_module
 from backends.base import Backend, BackendError, Beginning
-from backends.beginning import idle_slots, vllm_question
+from backends.telling import idle_slots, vllm_question
 from buffer.backend import Kind
 from buffer.job import Chat, Message, Sampling, Usage
 from tests.backends.rig import backend, closed_soon, run
@@ -226,7 +227,7 @@ async def test_who_stops_listening_closes_the_connection() -> None:
         await closed_soon(held[0])
 
 
-async def test_an_engine_that_forgets_is_given_no_more_parts() -> None:
+async def test_an_engine_that_forgets_is_given_no_more_parts_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     answers: Answers = {"/tokenize": [Status(200, TOKENS)], "/v1/completions": [Status(200, READ)]}
     async with vllm(answers) as (engine, of, _):
         counts = {"prompt_tokens": 100, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 0}}
@@ -236,6 +237,11 @@ async def test_an_engine_that_forgets_is_given_no_more_parts() -> None:
             said, usage = await read_in_parts(of, ask(), "m-oai", 0.5)
             assert (said, usage.cached) == ("one", 0)
         assert not of.splits
+        await of.probe()
+        assert not of.splits
+        monkeypatch.setattr(beginning_module, "AGAIN_S", 0.0)
+        await of.probe()
+        assert of.splits
 
 
 def test_what_vllm_is_asked() -> None:
