@@ -90,12 +90,16 @@ async def test_a_busy_engine_is_given_time(store: Store, door: Gate, crew: int) 
 async def test_one_attempt_is_one(store: Store, door: Gate, crew: int) -> None:
     async with (
         Scripted("openai", kind="vllm", script=lambda _: [Status(503, {"error": "full"})]) as engine,
-        working(store, spec(engine), crew=crew, config=settings(max_attempts=1)),
+        working(store, spec(engine), crew=crew, config=settings(max_attempts=1, breaker_failures=100)),
     ):
-        began = now()
-        assert (await (await door.ask()).end()).kind == "failed"
-        assert now() - began < 0.4
-        assert len(engine.requests) == 1
+        took = []
+        for count in (1, 2, 3):
+            began = now()
+            assert (await (await door.ask()).end()).kind == "failed"
+            took.append(now() - began)
+            assert len(engine.requests) == count
+        # The best of three: a pause before the end would be there each time, what a busy machine makes slow is not.
+        assert min(took) < 0.4
 
 
 async def test_whoever_left_it_may_die(store: Store, door: Gate) -> None:
