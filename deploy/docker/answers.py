@@ -17,17 +17,25 @@ PLACES = (
 PATIENCE_S = 3.0
 
 
-def answers(port: str, path: str) -> bool:
-    """Whether something on this machine takes the request, and says no error of its own."""
+def status(port: str, path: str) -> int | None:
+    """What a server there says; 599 if it says nothing, None if there is none."""
     link = http.client.HTTPConnection("127.0.0.1", int(port), timeout=PATIENCE_S)
     try:
         link.request("GET", path)
-        return link.getresponse().status < 500
+        return link.getresponse().status
+    except ConnectionRefusedError:
+        return None
     except (OSError, http.client.HTTPException):
-        return False
+        return 599
     finally:
         link.close()
 
 
+def main() -> int:
+    """The first that is there decides."""
+    said = next((found for port, path in PLACES if (found := status(port, path)) is not None), 599)
+    return int(said >= 500)
+
+
 if __name__ == "__main__":
-    sys.exit(not any(answers(port, path) for port, path in PLACES))
+    sys.exit(main())

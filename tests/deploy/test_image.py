@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import sys
 import tomllib
+from collections.abc import AsyncIterator
 
 import pytest
 from packaging.requirements import Requirement
@@ -62,18 +64,30 @@ def test_every_package_of_ours_gets_into_it() -> None:
         assert not line.startswith("!") or (ROOT / line[1:]).exists(), line
 
 
-@pytest.mark.parametrize(("status", "code"), [(200, 0), (401, 0), (503, 1), (None, 1)])
-async def test_its_health_check(status: int | None, code: int) -> None:
+@pytest.mark.parametrize(
+    ("gateway", "worker", "code"),
+    [(200, None, 0), (401, None, 0), (None, 200, 0), (503, None, 1), (503, 200, 1), (None, None, 1)],
+)
+async def test_its_health_check(gateway: int | None, worker: int | None, code: int) -> None:
+    async with answering(gateway) as one, answering(worker) as two:
+        asked = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-S", str(ANSWERS)),
+            env={"DOUBLEBUFFER_PORT": str(one), "DOUBLEBUFFER_METRICS_PORT": str(two)},
+        )
+        assert await asked.wait() == code
+
+
+@contextlib.asynccontextmanager
+async def answering(status: int | None) -> AsyncIterator[int]:
+    """A port on which every request gets this status; None: one on which nothing listens."""
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 %d So\r\ncontent-length: 0\r\n\r\n" % (status or 0))
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1] if status else free_port()
-    async with server:
-        asked = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-S", str(ANSWERS)),
-            env={"DOUBLEBUFFER_PORT": str(port), "DOUBLEBUFFER_METRICS_PORT": str(free_port())},
-        )
-        assert await asked.wait() == code
+    if status is None:
+        yield free_port()
+        return
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        yield server.sockets[0].getsockname()[1]
