@@ -165,18 +165,9 @@ async def _sweep(store: Store, base: str, name: bytes, rest: str) -> bool:
     return True
 
 
-async def _memory(store: Store, base: str, name: bytes, rest: str) -> bool:
-    values = await _ask(store, "HMGET", name, "at", "since")
-    if all(_NUMBER.match(value or b"") for value in values):
-        return False
-    await _drop(store, base, name, rest, "no numbers")
-    return True
-
-
 _CONTENTS = {
     "job": _job,
     "load": _load,
-    "memory": _memory,
     "swept": _swept,
     "sweep": _sweep,
 }

@@ -130,17 +130,18 @@ async def test_what_is_no_load_takes_no_place(lanes: Lanes) -> None:
     await _until(lambda: ids(lanes), ["a"])
 
 
-async def test_what_is_in_memory_is_noted_anew(lanes: Lanes) -> None:
-    """And what is ours stays: also what a back end carries."""
+async def test_what_a_back_end_carries_stays_whatever_else_is_dropped(lanes: Lanes) -> None:
     await at_home(lanes)
     redis, keys, memory = lanes.store.redis, lanes.keys, Memory(["n"], 0)
     await lanes.submit(job("first", lane="slow", prefill=900, splits=True))
     assert await ids(lanes, limits=Limits(slots=9, segment=400), memory=memory) == ["first"]
     await lanes.submit(job("a"))
-    await redis.hset(keys.memory("b"), mapping={"model": "n", "at": "x", "since": 0})
+    await redis.hset(keys.load("b"), "x", "10,5,0")
+    await redis.hset(keys.memory("b"), mapping={"model": "n", "at": "x", "since": "x"})
+    await redis.delete(keys.places("m"))
+    await redis.set(keys.places("m"), "x", ex=60)
     await _until(lambda: ids(lanes, memory=memory), ["a"])
     assert sorted(await redis.hkeys(keys.load("b"))) == [b"a", b"first"]
-    assert await _letters(lanes) == ["memory: no numbers"]
 
 
 async def test_members_of_orders_that_are_no_jobs_are_passed_over(lanes: Lanes) -> None:
