@@ -227,7 +227,7 @@ async def test_who_comes_back_when_told_finds_room() -> None:
         }
         await asyncio.gather(*(comes(k) for k in range(22)))
         assert len(came_back) >= 5
-        assert min(told) == 1
+        assert min(told) <= 2, "the first of them come back as soon as there may be room"
         assert sum(came_back) > 0.8 * len(came_back)
         assert max(waited) < 4.0
         answered = 6 + len(waited) + sum(came_back)
