@@ -52,10 +52,10 @@ class Drain:
         engine, pool = self._engine, self._pool
         limits = engine.limits()
         want = min(pool.settings.batch_size, engine.places(limits.slots))
-        reads = self._reads_on()
+        reads = half = self._reads_on()
         if engine.short or limits.segment:
             # What has been read frees credit, for which somebody may wait.
-            reads = await report_read(pool, engine) or reads
+            reads = await report_read(pool, engine) or half
         if want and (others := engine.queues_of_others()) and await self._take_over(others, want, limits):
             return 0
         queues = engine.queues()
@@ -72,6 +72,9 @@ class Drain:
             return wait_s
         pulled = await self._ask(queues, want, limits)
         look_in_s = pulled.look_in_us / 1e6 or None
+        if half:
+            # Whoever has the credit that it waits for may be gone, and nobody tells of that.
+            wait_s = soon(wait_s)
         if not want:
             if yields:
                 # A person's job that comes now may need its place.
