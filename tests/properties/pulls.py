@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from math import ceil
 
 from buffer.records import Limits
+from policy.placing import EMPTIER_S
 from tests.properties.ledger import Violation
 from tests.properties.state import Record, State
 
 LOOKED_AT = 16
 LOOKED_AT_LANE = 4
-EMPTIER_US = 10_000
+EMPTIER_US = round(EMPTIER_S * 1_000_000)
 """A job that has waited for less is left to a back end that is emptier."""
 
 
