@@ -51,6 +51,18 @@ def claimed(prefix: str, digest: str) -> str:
     return f"{prefix}:claimed:{{{digest}}}"
 
 
+def counted(prefix: str, slot: int) -> str:
+    """Hash: what was counted → how often, in five seconds, by all processes. Of no pool; all of them in one Cluster
+    slot.
+    """
+    return f"{prefix}:counted:{{all}}:{slot}"
+
+
+def signing(prefix: str) -> str:
+    """What sign-ins to the dashboard are signed with. Of no pool."""
+    return f"{prefix}:signing:{{all}}"
+
+
 class Keys:
     """Names of one pool's keys. ``prefix`` is there for tests that share a server."""
 

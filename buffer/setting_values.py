@@ -59,6 +59,8 @@ class ApiKey(Struct, omit_defaults=True, kw_only=True, forbid_unknown_fields=Tru
     """It may bring models to Ollama back ends, make, copy, send and remove them."""
     share: float | None = None
     """Part of a back end's places that it may have while others wait. None: no limit."""
+    admin: bool = False
+    """On the dashboard it sees what requests of other keys do; never what they say."""
 
     def __post_init__(self) -> None:
         key = self.key.strip()

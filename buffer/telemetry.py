@@ -27,6 +27,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from buffer.job import LANES
+from buffer.recent import Noted, Recent
 
 Api = Literal["ollama", "openai", "anthropic", "responses", "batch"]
 Outcome = Literal["ok", "client_error", "backend_error", "refused", "cancelled", "expired"]
@@ -76,14 +77,19 @@ class Telemetry:
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
+        self.recent = Recent()
+        """What is told to those who look on; has to run beside."""
         self._multiprocess_dir = os.environ.get("PROMETHEUS_MULTIPROC_DIR", "")
         self.requests = self._counter("requests", "Requests by how they ended.", "api", "lane", "outcome")
-        self.queue_wait = self._by_lane("queue_wait_seconds", "From arrival to the first dispatch.", _WAITS_S)
-        self.batch_size = self._histogram("batch_size", "Jobs in a batch.", _BATCHES)
+        waits = self._by_lane("queue_wait_seconds", "From arrival to the first dispatch.", _WAITS_S)
+        self.queue_wait = self._noted("wait", waits)
+        batches = self._histogram("batch_size", "Jobs in a batch.", _BATCHES)
+        self.batch_size = Noted(batches, self.recent, "batch", sizes=True)
         self.batch_window = self._histogram("batch_window_seconds", "Time a batch waited for companions.", _WINDOWS_S)
-        self.time_to_first_token = self._by_lane(
+        firsts = self._by_lane(
             "time_to_first_token_seconds", "From arrival to the first piece of the answer.", _ANSWERS_S
         )
+        self.time_to_first_token = self._noted("first", firsts)
         self.inter_token = self._by_lane("inter_token_seconds", "Between two pieces of an answer.", _GAPS_S)
         self.request_time = self._by_lane("request_seconds", "From arrival to the end of the answer.", _ANSWERS_S)
         tokens = self._counter("tokens", "Tokens as the engines count them.", "direction")
@@ -120,6 +126,7 @@ class Telemetry:
     def request_ended(self, api: Api, lane: str, outcome: Outcome) -> None:
         """Counts a request. ``lane`` is one of the lanes, or ``none`` for a request that never got one."""
         self.requests.labels(api, lane, outcome).inc()
+        self.recent.add(f"ended:{outcome}")
 
     def attempt_ended(self, backend: str, result: AttemptResult) -> None:
         """Counts one try at a back end, by its configured name."""
@@ -147,6 +154,9 @@ class Telemetry:
 
     def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
         return Histogram(f"doublebuffer_{name}", text, labels, buckets=buckets, registry=self.registry)
+
+    def _noted(self, name: str, by_lane: Mapping[str, Histogram]) -> dict[str, Noted]:
+        return {lane: Noted(metric, self.recent, f"{name}:{lane}") for lane, metric in by_lane.items()}
 
     def _by_lane(self, name: str, text: str, buckets: tuple[float, ...]) -> dict[str, Histogram]:
         """One child a lane, looked up once: these are observed for each piece of each answer."""

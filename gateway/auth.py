@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from buffer.setting_values import ApiKey, hashed
 
 _OPEN = frozenset({"/", "/health", "/api/version"})
+_ASKS_ITSELF = "/dashboard"
+"""A browser cannot send a key by itself: these routes look at keys and sign-ins on their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,8 @@ class Holder:
     """Most in any minute; 0: no limit."""
     share: int = 0
     """Thousandths of a back end's places that its jobs may have while others wait; 0: no limit."""
+    admin: bool = False
+    """On the dashboard it sees how requests of other keys stand."""
 
 
 ANYBODY = Holder("", trusted=True, lanes=frozenset())
@@ -44,8 +48,18 @@ class Keyring:
         """Who sent a request for ``path``; None if it needs a key and has none that fits."""
         if not self._holders or path in _OPEN or path.startswith("/health/"):
             return ANYBODY
+        if path == _ASKS_ITSELF or path.startswith(f"{_ASKS_ITSELF}/"):
+            return ANYBODY
+        return self.sender(headers)
+
+    def sender(self, headers: Mapping[bytes, bytes]) -> Holder | None:
+        """Whose key a request came with; None if it has none that fits."""
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
         presented = token.strip() if scheme.lower() == b"bearer" else headers.get(b"x-api-key", b"").strip()
+        return self.whose(presented)
+
+    def whose(self, presented: bytes) -> Holder | None:
+        """Who has this key; None if nobody."""
         if not presented:
             return None
         digest = hashed(presented).encode()
@@ -55,7 +69,15 @@ class Keyring:
                 found = holder
         return found
 
+    def named(self, name: str) -> list[tuple[bytes, Holder]]:
+        """The hashes of the keys of that name, and who has them."""
+        return [(known, holder) for known, holder in self._holders if holder.name == name]
+
+    def __len__(self) -> int:
+        return len(self._holders)
+
 
 def _holder(key: ApiKey) -> Holder:
     share = 0 if key.share is None else max(1, round(key.share * 1000))
-    return Holder(key.name, key.trusted, frozenset(key.lanes), key.models, key.requests_per_minute or 0, share)
+    rate = key.requests_per_minute or 0
+    return Holder(key.name, key.trusted, frozenset(key.lanes), key.models, rate, share, key.admin)

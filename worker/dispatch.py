@@ -13,7 +13,7 @@ import msgspec
 from backends.base import BackendError, Beginning
 from buffer.fold import WHOLE_REPLY, fold
 from buffer.heard import Heard, Said, can_go_on, decode_said
-from buffer.job import Chat, Event, Origin, Usage, decode_chat
+from buffer.job import Chat, Content, Event, Origin, Reasoning, ToolDelta, Usage, decode_chat
 from buffer.records import GivenBack, Granted
 from buffer.store import StoreUnavailable
 from buffer.timing import Backoff
@@ -26,6 +26,8 @@ from worker.reading import read_in_pieces
 from worker.whole import whole_usage
 
 log = logging.getLogger("doublebuffer.worker")
+
+_WORDS = (Content, Reasoning, ToolDelta)
 
 
 class Dispatch:
@@ -149,6 +151,8 @@ class Dispatch:
         )
         # What an engine says of itself is no answer yet: an attempt that breaks after it can be made again.
         held: list[Event] = []
+        said = 0
+        recent = self._pool.telemetry.recent
         async with aclosing(answer):
             async for events in answer:
                 engine.flowed(hand.stream)
@@ -164,9 +168,15 @@ class Dispatch:
                 if heard.finished:
                     self._count(hand, events)
                 hand.events += len(events)
+                if words := sum(type(event) in _WORDS for event in events):
+                    said += words
+                    recent.said(engine.name, words)
                 replies.write(job.id, events)
                 if replies.blocked(job.id):
                     await replies.ready(job.id)
+        if hand.usage is not None:
+            # A piece was taken for a token; the engine knows better.
+            recent.said(engine.name, hand.usage.completion - said)
 
     @staticmethod
     def _count(hand: Hand, events: list[Event]) -> None:

@@ -60,6 +60,7 @@ class Worker:
     ) -> None:
         self.name = name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         self._settings = settings
+        self._store = store
         self._telemetry = telemetry or Telemetry()
         self._backends = list(self._make() if backends is None else backends)
         names = sorted({backend.spec.pool for backend in self._backends}) or ["default"]
@@ -134,6 +135,7 @@ class Worker:
         try:
             async with asyncio.TaskGroup() as services:
                 running = [services.create_task(service) for pool in self.pools for service in self._services(pool)]
+                running.append(services.create_task(self._telemetry.recent.run(self._store)))
                 await self._work(stop)
                 for task in running:
                     task.cancel()
