@@ -64,6 +64,8 @@ class Answer:
         self._one_call = one_call
         self._mute = mute
         self._said = False
+        self.plain = False
+        """What is said from here on goes out as it is."""
         self._thought = False
         self._held: list[str] = []
         self._held_size = 0
@@ -86,6 +88,12 @@ class Answer:
         """Text that the engine calls the answer."""
         if not text or self.finished:
             return
+        if self.plain:
+            out.append(Content(text, self.index))
+            return
+        if self._splitter is not None and self._splitter.done:
+            self._splitter = None
+            self.plain = self._said and self._scanner is None and not self._mute
         if self._splitter is None:
             if self._thought and not self._said:
                 # The line breaks that stood between the close tag and the answer.
@@ -189,4 +197,5 @@ class Answer:
 
     def _end(self, reason: Reason, out: list[Event]) -> None:
         self.finished = True
+        self.plain = False
         out.append(Finish("length" if self._mute else reason, self.index))

@@ -99,6 +99,26 @@ class Chunk(Struct):
 _decoder = msgspec.json.Decoder(Chunk)
 
 
+def plain_words(chunk: Chunk) -> str:
+    """The words of a chunk that has some for the first answer and nothing else, as nearly all have; else empty."""
+    choices = chunk.choices
+    if choices is None or len(choices) != 1 or chunk.usage is not None or chunk.timings is not None:
+        return ""
+    choice = choices[0]
+    delta = choice.delta
+    if (
+        delta is None
+        or choice.index != 0
+        or choice.finish_reason
+        or choice.logprobs is not None
+        or choice.text is not None
+    ):
+        return ""
+    if delta.reasoning or delta.reasoning_content or delta.tool_calls or chunk.error or chunk.object == "error":
+        return ""
+    return delta.content if type(delta.content) is str else ""
+
+
 def decode_chunk(payload: bytes) -> Chunk | None:
     """None for what is no JSON object of this form."""
     try:

@@ -14,6 +14,8 @@ from typing import Any, cast
 
 import httptools
 
+from buffer.timing import Deadline
+
 MOST_UNREAD = 256 * 1024
 """Bytes of an answer that wait for their reader, above which the engine is not read."""
 MOST_HEAD = 64 * 1024
@@ -36,7 +38,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport = cast(Any, None)
         self._waiter: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._deadline = Deadline(self._late)
         self.closed = False
         self.idle_since = 0.0
         self.fresh = True
@@ -54,7 +56,6 @@ class Connection(asyncio.Protocol):
         self._held = self._stays = False
         self._error: Exception | None = None
         self._unzip: Any = None
-        self._until_at = 0.0
 
     # --- the one who asks
 
@@ -95,29 +96,15 @@ class Connection(asyncio.Protocol):
             await self._wait(until_at)
 
     async def _wait(self, until_at: float) -> None:
-        self._until_at = until_at
-        if until_at != math.inf and (self._timer is None or self._timer.when() > until_at):
-            self._set_timer()
+        self._deadline.set(until_at)
         self._waiter = self._loop.create_future()
         try:
             await self._waiter
         finally:
             self._waiter = None
 
-    def _set_timer(self) -> None:
-        """One for many waits: it looks whether its time was put off meanwhile."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_at(self._until_at, self._ring)
-
-    def _ring(self) -> None:
-        self._timer = None
-        if self._waiter is None or self._waiter.done():
-            return
-        if self._loop.time() + 0.001 < self._until_at:
-            if self._until_at != math.inf:
-                self._set_timer()
-        else:
+    def _late(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
             self._waiter.set_exception(TimeoutError())
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -135,9 +122,7 @@ class Connection(asyncio.Protocol):
 
     def close(self) -> None:
         self.closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._deadline.clear()
         if self._transport is not None:
             self._transport.abort()
 
@@ -148,9 +133,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._deadline.clear()
         if self.status_code and not self.complete and exc is None and self._ends_with_the_connection():
             self.on_message_complete()
         elif not self.complete:

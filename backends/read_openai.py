@@ -9,11 +9,11 @@ import msgspec
 
 from backends.answer import Answer
 from backends.base import BackendError
-from backends.chunk import Choice, Chunk, Counts, Delta, Function, Metrics, Timings, decode_chunk
+from backends.chunk import Choice, Chunk, Counts, Delta, Function, Metrics, Timings, decode_chunk, plain_words
 from backends.failures import early_end, from_payload
 from backends.token_logprobs import told as told_logprobs
 from backends.wire import Events, LineTooLongError
-from buffer.job import Event, Logprobs, Origin, Usage
+from buffer.job import Content, Event, Logprobs, Origin, Usage
 
 _BROKEN_REASONS = frozenset({"abort", "error"})
 """vLLM ends answers so when it is shut down, with an end that looks proper otherwise."""
@@ -33,6 +33,7 @@ class CompletionReader:
         self.seen = 0
         self._name = name
         self._answers = answers
+        self._first = answers[0]
         self._decode = decode
         self._events = Events()
         self._ended: set[int] = set()
@@ -101,6 +102,9 @@ class CompletionReader:
                 self._payload(line, out)
             return
         self.seen += 1
+        if self._first.plain and (words := plain_words(chunk)):
+            out.append(Content(words))
+            return
         if chunk.error or chunk.object == "error":
             if self.complete:
                 return

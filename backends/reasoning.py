@@ -38,6 +38,11 @@ class Splitter:
         self._repeat = True
         self._buffer = ""
 
+    @property
+    def done(self) -> bool:
+        """All that comes from here on is the answer."""
+        return self._state == "done" and not self._buffer
+
     def feed(self, text: str) -> list[Part]:
         """The parts that are certain by now; none of them is empty."""
         if self._state == "done":

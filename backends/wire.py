@@ -24,6 +24,15 @@ class Lines:
         self._size = 0
         self._fresh = True
 
+    @property
+    def between(self) -> bool:
+        """No line has begun."""
+        return not self._parts
+
+    def passed(self) -> None:
+        """Whole lines went by elsewhere."""
+        self._fresh = False
+
     def feed(self, data: bytes) -> list[bytes]:
         """The lines that these bytes complete. Raises ``LineTooLongError``."""
         lines = data.split(b"\n")
@@ -60,7 +69,13 @@ class Events:
 
     def feed(self, data: bytes) -> list[bytes]:
         """The payloads of the events that these bytes complete. Raises ``LineTooLongError``."""
-        payloads: list[bytes] = []
+        if not self._data and self._lines.between and data.startswith(b"data: ") and data.endswith(b"\n\n"):
+            # Nearly always they are whole events of one line each.
+            payloads = data[6:-2].split(b"\n\ndata: ")
+            if data.count(b"\n") == 2 * len(payloads) and b"\r" not in data:
+                self._lines.passed()
+                return payloads
+        payloads = []
         for line in self._lines.feed(data):
             self._take(line, payloads)
         return payloads

@@ -11,7 +11,7 @@ from redis import exceptions as errors
 from buffer.link import COMMAND_TIMEOUT_S, EAGER_S, ONCE_S, Link
 from buffer.mending import Mending
 from buffer.scripting import by_sha, script
-from buffer.trouble import SPOILT, StoreUnavailable, Trouble, spoilt, trouble, unavailable
+from buffer.trouble import FULL, SPOILT, StoreUnavailable, Trouble, spoilt, trouble, unavailable
 from buffer.wire import Command
 
 __all__ = ["COMMAND_TIMEOUT_S", "MAX_BLOCK_S", "Command", "Entry", "Store", "StoreUnavailable", "entries_of", "trouble"]
@@ -20,6 +20,9 @@ MAX_BLOCK_S = 30.0
 """Longest blocking read."""
 EAGER_BYTES_S = 10_000_000
 """Bytes for each of which a second more is waited: a picture takes its time."""
+
+FULL_S = 60.0
+"""How long a store that was out of memory is taken to be so still."""
 
 Entry = tuple[str, dict[bytes, bytes]]
 """A stream entry: its id, its fields."""
@@ -38,6 +41,8 @@ class Store:
         self._link = link
         self.prefix = prefix
         self._mending = Mending(self)
+        self._full_until = float("-inf")
+        """Seconds of the loop's clock."""
 
     @property
     def redis(self) -> Any:
@@ -74,8 +79,10 @@ class Store:
 
     def pressing(self, base: str, command: Command) -> Command:
         """The command in a form that a store which is out of memory still carries out: what frees memory waits for
-        it.
+        it. A script costs ten times the command, so that form is taken once the store has said that it is full.
         """
+        if asyncio.get_running_loop().time() > self._full_until:
+            return command
         return self.call("press", keys=[base], args=[1, *command])
 
     async def exchange(
@@ -94,6 +101,11 @@ class Store:
         """
         began_at = asyncio.get_running_loop().time()
         results = await self.pipeline(commands, again=again, patient=patient, within_s=within_s)
+        for result in results:
+            if isinstance(result, Exception):
+                break
+        else:
+            return results
         unknown = [i for i, result in enumerate(results) if isinstance(result, errors.NoScriptError)]
         if unknown:
             rest = [commands[i] for i in unknown]
@@ -114,7 +126,11 @@ class Store:
         """As ``exchange``, for somebody who would rather be refused than wait: for ``EAGER_S``, and as long as large
         arguments take.
         """
-        size = sum(len(part) for command in commands for part in command if isinstance(part, bytes))
+        size = 0
+        for command in commands:
+            for part in command:
+                if type(part) is bytes:
+                    size += len(part)
         return await self.exchange(commands, within_s=EAGER_S + size / EAGER_BYTES_S)
 
     async def pipeline(
@@ -133,6 +149,8 @@ class Store:
         An error of the store's is raised as such, one of the command's own is left.
         """
         if refusal := await self._link_of(key_of(command)).refuse(error):
+            if trouble(error) is FULL:
+                self._full_until = asyncio.get_running_loop().time() + FULL_S
             raise refusal from error
         if not spoilt(error, script=command[0] == "EVALSHA"):
             return False

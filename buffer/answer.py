@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
 
@@ -43,11 +44,11 @@ class Answer(ABC):
     def _want(self, what: Want) -> None:
         """Has something done at the store; returns at once."""
 
-    async def next(self) -> list[Event] | End:
+    async def next(self, until_at: float = math.inf) -> list[Event] | End:
         """What has come since the last call, waiting for it if nothing has; at last the end, once. Raises
-        ``RuntimeError`` after it.
+        ``RuntimeError`` after it, and ``TimeoutError`` where nothing has come by ``until_at`` of the loop's clock.
         """
-        await self._unread.wait()
+        await self._unread.wait(until_at)
         got = self._unread.take()
         if not isinstance(got, End):
             self.given += len(got)
@@ -82,7 +83,7 @@ class Answer(ABC):
         """
         if not self.closed:
             self.closed = True
-            self._unread.clear()
+            self._unread.leave()
             if self.det:
                 self._ease()
             self._want("forget")

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from buffer.frames import Part, weight
+from buffer.frames import Part, weights
 from buffer.job import Event, decode_events, encode_events
-from buffer.records import Chunk, Granted
+from buffer.records import Chunk, Granted, Last
 
 MOST_KEPT = 8 * 1024 * 1024
 """Bytes of encoded events kept after they were appended; beyond it the oldest are forgotten."""
@@ -70,7 +70,7 @@ class Attempt:
     def write(self, events: list[Event]) -> None:
         self._recent += events
         self.n += len(events)
-        self.recent_bytes += sum(map(weight, events))
+        self.recent_bytes += weights(events)
 
     def adopt(self, fence: int, inbox: str, have: int) -> bool:
         """Goes on under a new fence, for a gateway that has events up to ``have``. False: some of the others are no
@@ -81,7 +81,7 @@ class Attempt:
         del self._recent[: have - self._base]
         self.n -= have
         self.sent = self.appended = self._base = 0
-        self.recent_bytes = sum(map(weight, self._recent))
+        self.recent_bytes = weights(self._recent)
         self._kept.clear()
         self._kept_bytes = 0
         self.fence, self.inbox = fence, inbox
@@ -119,6 +119,14 @@ class Attempt:
         blob = encode_events(self._recent[self.appended - self._base :])
         return Chunk(self.id, self.fence, self.appended + 1, self.n, blob)
 
+    def last(self) -> Last:
+        """What is to be sent and appended together with the end."""
+        lacks = self.sent + 1 if self.sent < self.n else 0
+        first = self.appended + 1 if self.appended < self.n else 0
+        events = encode_events(self._recent[self.appended - self._base :]) if first else b""
+        same = not lacks or lacks == first
+        return Last(first, events, lacks, b"" if same else encode_events(self._recent[self.sent - self._base :]))
+
     def was_sent(self, n: int) -> None:
         self.sent = max(self.sent, n)
         self._forget()
@@ -150,7 +158,7 @@ class Attempt:
             if last.n0 <= n:
                 self._keep(_Kept(last.n0, n, encode_events(events[: n - last.n0 + 1])))
         self.appended = n
-        self.recent_bytes = sum(map(weight, self._recent))
+        self.recent_bytes = weights(self._recent)
         return n >= self._base
 
     def _keep(self, some: _Kept) -> None:
@@ -162,6 +170,6 @@ class Attempt:
     def _forget(self) -> None:
         done = min(self.sent, self.appended) - self._base
         if done > 0:
+            self.recent_bytes -= weights(self._recent[:done])
             del self._recent[:done]
             self._base += done
-            self.recent_bytes = sum(map(weight, self._recent))

@@ -30,6 +30,11 @@ class Settle:
         """If the store does not know the job, nobody will put it there again for this: its client has left."""
         return self.drop or self.end.kind == "cancelled"
 
+    @property
+    def carries(self) -> bool:
+        """It takes along what was said last."""
+        return not self.drop
+
     def call(self, lanes: Lanes, attempt: Attempt) -> Command:
         return lanes.settle_call(
             attempt.id,
@@ -39,6 +44,7 @@ class Settle:
             real_tokens=self.real_tokens,
             dead=self.dead,
             drop=self.drop,
+            last=attempt.last(),
         )
 
     def read(self, lanes: Lanes, reply: Any) -> str | int:
@@ -50,6 +56,7 @@ class Release:
     back: GivenBack
     result: asyncio.Future[Any] = field(default_factory=_future)
     unwanted = False
+    carries = False
 
     def call(self, lanes: Lanes, attempt: Attempt) -> Command:
         return lanes.release_call(attempt.id, attempt.fence, attempt.n + 1, self.back)

@@ -1,5 +1,5 @@
-"""Frames: what an inbox carries. Scripts write plain fields, one part a frame; a worker packs the parts of one turn of
-its loop. Pure.
+"""Frames: what an inbox carries. Scripts write plain fields, one part a frame, with the events that came before an end;
+a worker packs the parts of one turn of its loop. Pure.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from buffer.embed import Vector
-from buffer.job import Content, Event, Logprobs, Reasoning, ToolDelta
+from buffer.job import Content, Event, Logprobs, Reasoning, ToolDelta, decode_events
 
 
 class Part(Struct, array_like=True):
@@ -43,6 +43,14 @@ def weight(event: Event) -> int:
             return 32
 
 
+def weights(events: Sequence[Event]) -> int:
+    """The same of several."""
+    size = 32 * len(events)
+    for event in events:
+        size += len(event.text) if type(event) is Content else weight(event) - 32
+    return size
+
+
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[Part])
 
@@ -61,13 +69,15 @@ def unpack(fields: Mapping[bytes, bytes]) -> list[Part]:
     id = fields.get(b"id")
     if id is None:
         return []
-    return [
-        Part(
-            id.decode(),
-            int(fields[b"f"]),
-            int(fields[b"n"]),
-            fields[b"k"].decode(),
-            [],
-            fields.get(b"d", b"").decode(),
-        )
-    ]
+    told = Part(
+        id.decode(),
+        int(fields[b"f"]),
+        int(fields[b"n"]),
+        fields[b"k"].decode(),
+        [],
+        fields.get(b"d", b"").decode(),
+    )
+    events = fields.get(b"e")
+    if events is None:
+        return [told]
+    return [Part(told.id, told.fence, int(fields[b"m"]), "ev", decode_events(events)), told]

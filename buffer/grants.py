@@ -14,11 +14,13 @@ from buffer.keys import Keys
 from buffer.memory import Memory
 from buffer.outcomes import Reaped
 from buffer.records import (
+    NOTHING_LAST,
     AppendResult,
     Chunk,
     GivenBack,
     Granted,
     Held,
+    Last,
     Limits,
     Piece,
     Pulled,
@@ -175,10 +177,11 @@ class Grants:
         real_tokens: int | None = None,
         dead: str = "",
         drop: bool = False,
+        last: Last = NOTHING_LAST,
     ) -> Command:
         kind: EndKind | Literal["drop"] = "drop" if drop else end.kind
         real = "" if real_tokens is None else real_tokens
-        return self._call("settle", id, fence, n, kind, encode_end(end), real, dead)
+        return self._call("settle", id, fence, n, kind, encode_end(end), real, dead, *last)
 
     def settled(self, reply: int | bytes) -> SettleResult:
         self.store.ring("inbox")

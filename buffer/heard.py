@@ -73,7 +73,7 @@ class Heard:
 
     def add(self, events: Iterable[Event]) -> None:
         for event in events:
-            if isinstance(event, Content) and event.index == 0:
+            if type(event) is Content and event.index == 0:
                 self._text.append(event.text)
                 self.pieces += 1
                 if self.thinking and event.text and not event.text.isspace():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Sequence
 
@@ -62,9 +63,12 @@ class Listener:
         self._gone_since: float | None = None
         self._news = asyncio.Event()
 
-    async def next(self) -> list[Event] | End:
-        """What has come since the last call, waiting for it; at last the end."""
-        got = await self.pieces()
+    async def next(self, until_at: float = math.inf) -> list[Event] | End:
+        """What has come since the last call, waiting for it; at last the end. Raises ``TimeoutError`` where nothing has
+        come by ``until_at`` of the loop's clock.
+        """
+        async with asyncio.timeout_at(until_at):
+            got = await self.pieces()
         return got if isinstance(got, End) else [item.event for item in got]
 
     async def pieces(self) -> list[Item] | End:

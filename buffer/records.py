@@ -207,6 +207,20 @@ class Held(NamedTuple):
     backend: str
 
 
+class Last(NamedTuple):
+    """What an attempt said last, and goes with its end. ``first``: number of the first event that the reply key lacks,
+    ``lacks``: of the first that its gateway does; 0: none. ``rest``: those; empty: the same as ``events``.
+    """
+
+    first: int = 0
+    events: bytes = b""
+    lacks: int = 0
+    rest: bytes = b""
+
+
+NOTHING_LAST = Last()
+
+
 class Chunk(NamedTuple):
     """Events ``n0`` to ``n`` of one attempt, encoded, for its reply key."""
 

@@ -107,11 +107,14 @@ class ReplyWriter(Outgoing):
         closing = {
             id: one for id, one in self._closing.items() if id in self._attempts and not self._attempts[id].orphan
         }
+        carried = {id for id, one in closing.items() if one.carries}
         due = dict(self._unappended) if self._append_due else {id: self._attempts[id] for id in closing}
-        turn.append([attempt for attempt in (due | self._unsent).values() if attempt.det])
+        for id in carried:
+            due.pop(id, None)
+        turn.append([a for id, a in (due | self._unsent).items() if a.det and id not in carried])
         by_inbox: dict[str, list[Attempt]] = {inbox: [] for inbox in self._full}
         for id, attempt in self._unsent.items():
-            if attempt.inbox not in self._full or id in closing:
+            if id not in carried and (attempt.inbox not in self._full or id in closing):
                 by_inbox.setdefault(attempt.inbox, []).append(attempt)
         for inbox, attempts in by_inbox.items():
             turn.frame(inbox, attempts)

@@ -166,6 +166,11 @@ class Settings(BaseSettings):
         description="Let `/think` and `/no_think` in a chat decide whether the model thinks, where nothing else does; "
         "off leaves them to the model.",
     )
+    embedded: Literal["auto", "memory"] = Field(
+        default="auto",
+        description="What `up` uses without REDIS_URL. `auto`: a redis-server or valkey-server of its own where one is "
+        "installed, 6.2 or newer, which costs a tenth; `memory`: the queue is in its own memory.",
+    )
     key_prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")] = Field(
         default="doublebuffer", description="First part of every key in Redis, for several installations on one server."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Callable
 
@@ -38,6 +39,40 @@ async def wait_for(event: asyncio.Event, timeout_s: float | None) -> bool:
     except TimeoutError:
         return event.is_set()
     return True
+
+
+class Deadline:
+    """The end of one wait after another, on one timer: a timer for each wait would cost more than the wait itself.
+
+    Where it is put off, the timer finds that out when it goes off. ``late``: called when the time has come.
+    """
+
+    __slots__ = ("_late", "_timer", "_until_at")
+
+    def __init__(self, late: Callable[[], None]) -> None:
+        self._late = late
+        self._timer: asyncio.TimerHandle | None = None
+        self._until_at = math.inf
+
+    def set(self, until_at: float) -> None:
+        """Seconds of the loop's clock; infinite: no end."""
+        self._until_at = until_at
+        if until_at != math.inf and (self._timer is None or self._timer.when() > until_at):
+            self.clear()
+            self._timer = asyncio.get_running_loop().call_at(until_at, self._go_off)
+
+    def clear(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _go_off(self) -> None:
+        self._timer = None
+        # uvloop's clock tells milliseconds.
+        if asyncio.get_running_loop().time() + 0.001 < self._until_at:
+            self.set(self._until_at)
+        else:
+            self._late()
 
 
 class Alarm:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
-from buffer.frames import weight
-from buffer.job import Content, End, Event
+from buffer.frames import weights
+from buffer.job import End, Event
+from buffer.timing import Deadline
 
 PAUSE_ABOVE = 1024 * 1024
 """Unread bytes above which the job's worker is asked to stop reading its engine."""
@@ -16,7 +18,7 @@ MOST_UNREAD = 32 * 1024 * 1024
 class Unread:
     """``whole``: nothing is given out before the end."""
 
-    __slots__ = ("_waiter", "bytes", "end", "end_given", "events", "whole")
+    __slots__ = ("_deadline", "_waiter", "bytes", "end", "end_given", "events", "whole")
 
     def __init__(self, *, whole: bool) -> None:
         self.whole = whole
@@ -26,16 +28,23 @@ class Unread:
         self.end: End | None = None
         self.end_given = False
         self._waiter: asyncio.Future[None] | None = None
+        self._deadline: Deadline | None = None
 
     @property
     def ready(self) -> bool:
         """There is something to give out."""
         return self.end is not None or (bool(self.events) and not self.whole)
 
-    async def wait(self) -> None:
-        """Returns as soon as there is something to give out. May be cancelled; one caller at a time."""
+    async def wait(self, until_at: float = math.inf) -> None:
+        """Returns as soon as there is something to give out. May be cancelled; one caller at a time. ``TimeoutError``
+        at ``until_at``, seconds of the loop's clock.
+        """
         while not self.ready:
             self._waiter = asyncio.get_running_loop().create_future()
+            if until_at != math.inf:
+                if self._deadline is None:
+                    self._deadline = Deadline(self._late)
+                self._deadline.set(until_at)
             try:
                 await self._waiter
             finally:
@@ -43,10 +52,7 @@ class Unread:
 
     def put(self, events: list[Event]) -> None:
         self.events += events
-        size = self.bytes
-        for event in events:
-            size += 32 + len(event.text) if type(event) is Content else weight(event)
-        self.bytes = size
+        self.bytes += weights(events)
         if self._waiter is not None:
             self._rouse()
 
@@ -67,6 +73,17 @@ class Unread:
 
     def clear(self) -> None:
         self.events, self.bytes = [], 0
+
+    def leave(self) -> None:
+        """Nobody will wait any more."""
+        self.clear()
+        if self._deadline is not None:
+            self._deadline.clear()
+            self._deadline = None
+
+    def _late(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(TimeoutError())
 
     def _rouse(self) -> None:
         if self._waiter is not None and not self._waiter.done():

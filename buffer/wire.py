@@ -27,8 +27,10 @@ class Batch:
 
     __slots__ = ("_awaited", "_error", "_reads", "_results", "aged", "result", "ticks")
 
-    def __init__(self, commands: Sequence[Command], reads: Reads, ticks: int) -> None:
-        self.result: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+    def __init__(
+        self, result: asyncio.Future[list[Any]], commands: Sequence[Command], reads: Reads, ticks: int
+    ) -> None:
+        self.result = result
         self.ticks = ticks
         """How many more of the clock's steps it is waited for."""
         self.aged = False
@@ -67,7 +69,9 @@ class Wire(asyncio.Protocol):
 
     def __init__(self, connection: Any, reads: Reads) -> None:
         self._reads = reads
+        self._loop = asyncio.get_running_loop()
         self._under_way: deque[Batch] = deque()
+        self._out: list[bytes] = []
         self._reader = hiredis.Reader(protocolError=errors.InvalidResponse, replyError=BaseParser.parse_error)
         # redis-py is to know nothing of it any more; but forgotten, the writer would close what it writes to.
         self._writer = connection._writer
@@ -82,15 +86,23 @@ class Wire(asyncio.Protocol):
         """Sends the commands in this order. Raises redis-py's ``ConnectionError``."""
         if self.closed or self._transport.is_closing():
             raise errors.ConnectionError(LOST)
-        batch = Batch(commands, self._reads, ticks)
-        data = b"".join([hiredis.pack_command(command) for command in commands])
-        try:
-            self._transport.write(data)
-        except RuntimeError as error:
-            # A connection that was reset a moment ago: uvloop says so in words of its own.
-            raise errors.ConnectionError(LOST) from error
+        batch = Batch(self._loop.create_future(), commands, self._reads, ticks)
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out += [hiredis.pack_command(command) for command in commands]
         self._under_way.append(batch)
         return batch
+
+    def _flush(self) -> None:
+        """What all callers sent in one turn of the loop goes out together: each send wakes the server by itself."""
+        out, self._out = self._out, []
+        if self.closed:
+            return
+        try:
+            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+        except RuntimeError:
+            # A connection that was reset a moment ago: uvloop says so in words of its own.
+            self.close()
 
     def data_received(self, data: bytes) -> None:
         reader, under_way = self._reader, self._under_way

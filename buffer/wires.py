@@ -47,8 +47,10 @@ class Wires:
         self._timer: asyncio.TimerHandle | None = None
 
     async def send(self, commands: Sequence[Command], within_s: float) -> list[Any]:
-        if any(type(part) is bytes and len(part) > LARGE for command in commands for part in command):
-            return await self.wait(commands, within_s)
+        for command in commands:
+            for part in command:
+                if type(part) is bytes and len(part) > LARGE:
+                    return await self.wait(commands, within_s)
         wire = self._shared
         if wire is None or wire.closed or wire.retired:
             wire = await self._share(within_s)

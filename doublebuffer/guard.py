@@ -14,6 +14,8 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from doublebuffer.gathered import Gathered
+
 _SPARE_FILES = 256
 """Of a process's open files, for everything that is no client."""
 _MOST_CONNECTIONS = 16_384
@@ -72,7 +74,7 @@ class Guarded(HttpToolsProtocol):
         """The parser is told what this one knows."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(Gathered(transport, self.loop))  # type: ignore[arg-type]
         if len(self.connections) > self._limits.connections:
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, b"retry-after: 5\r\n")
         else:

@@ -11,6 +11,7 @@ from buffer.setting_values import ApiKey, names, without_password
 from buffer.settings import Settings
 from doublebuffer import VERSION
 from doublebuffer.discovery import PLACES
+from doublebuffer.private import MARK
 from doublebuffer.starting import Seen
 from gateway.models import merge
 
@@ -47,6 +48,8 @@ def banner(settings: Settings, url: str, seen: Sequence[Seen], *, simulated: boo
 def store_line(settings: Settings) -> str:
     if settings.redis_url is None:
         return "embedded, in this process's memory (REDIS_URL is unset)"
+    if MARK in settings.redis_url:
+        return "embedded, in a Redis of its own that keeps nothing on a disk (REDIS_URL is unset)"
     return without_password(settings.redis_url)
 
 

@@ -17,6 +17,7 @@ from buffer.store import Store, StoreUnavailable
 from buffer.telemetry import Telemetry
 from doublebuffer.discovery import PLACES, Place, appears, discover
 from doublebuffer.metrics import metrics_served
+from doublebuffer.private import private_redis
 from doublebuffer.serving import bind, serve, url_of
 from doublebuffer.signals import stop_on_signals
 from doublebuffer.simulated import LAST_ANSWERS_S, simulated_engine
@@ -39,7 +40,11 @@ async def live(settings: Settings, stop: asyncio.Event, places: Sequence[Place] 
     """Serves until ``stop`` is set. ``places``: where engines are looked for. Raises ``SettingsError``."""
     if settings.processes > 1:
         raise SettingsError("DOUBLEBUFFER_PROCESSES is for `doublebuffer gateway`; `doublebuffer up` is one process.")
-    with bind(settings.host, settings.port) as listener:
+    async with contextlib.AsyncExitStack() as stack:
+        listener = stack.enter_context(bind(settings.host, settings.port))
+        if settings.redis_url is None and settings.embedded == "auto":
+            own_url = await stack.enter_async_context(private_redis())
+            settings = settings.model_copy(update={"redis_url": own_url})
         store = await connect(settings)
         try:
             await _House(settings, store, listener, url_of(listener), places, stop).open()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -38,8 +39,10 @@ class Source(Protocol):
     def last_at(self) -> float:
         """When its last event came, by the same; 0 before the first."""
 
-    async def next(self) -> list[Event] | End:
-        """The events that came since, or the end. May be cancelled without loss."""
+    async def next(self, until_at: float = math.inf) -> list[Event] | End:
+        """The events that came since, or the end. May be cancelled without loss. Raises ``TimeoutError`` where nothing
+        has come by ``until_at`` of the loop's clock.
+        """
 
 
 @dataclass(slots=True)
@@ -85,8 +88,7 @@ class Delivery:
         quiet_until = clock() + timing.first_byte_s
         while True:
             try:
-                async with asyncio.timeout_at(quiet_until):
-                    item = await self.source.next()
+                item = await self.source.next(quiet_until)
             except TimeoutError:
                 if not opened:
                     opened = True

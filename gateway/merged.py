@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterator, Sequence
 
 from buffer.job import End, Event, Origin, Usage
@@ -52,8 +53,14 @@ class Merged:
         """When the last event of any of them came."""
         return max(source.last_at for source in self._sources)
 
-    async def next(self) -> list[Event] | End:
-        """The events that came since, or the end. May be cancelled without loss."""
+    async def next(self, until_at: float = math.inf) -> list[Event] | End:
+        """The events that came since, or the end. May be cancelled without loss. Raises ``TimeoutError`` where nothing
+        has come by ``until_at`` of the loop's clock.
+        """
+        async with asyncio.timeout_at(until_at):
+            return await self._next()
+
+    async def _next(self) -> list[Event] | End:
         while self._end is None:
             self._read_on()
             done, _ = await asyncio.wait(self._reads, return_when=asyncio.FIRST_COMPLETED)

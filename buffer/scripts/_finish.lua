@@ -1,6 +1,6 @@
 -- The one end of a job. `data` is the end as JSON, n its number. Gives how many places at back ends became free. What was asked is
 -- dropped, unless the job is `kept`: a dead letter of a detached one may be tried again by hand as long as its record stands.
-local function finish(j, n, kind, data)
+local function finish(j, n, kind, data, events, first)
   local freed = out(j)
   if j.entry ~= '' then
     call('XDEL', P .. 'jobs:' .. j.lane, j.entry)
@@ -8,7 +8,7 @@ local function finish(j, n, kind, data)
   call('HDEL', j.key, 'prefix', j.kept and 'prefix' or 'body')
   call('HSET', j.key, 'st', 'done', 'end', kind, 'ended', int(now))
   mark(j, n, kind, data)
-  frame(j, n, kind, data)
+  frame(j, n, kind, data, events, first)
   call('EXPIRE', j.key, DONE_JOB_S)
   -- Of what was cancelled nobody wants a word: megabytes, where a client left that read slowly. Its end has to be seen.
   local reply_s = kind == 'cancelled' and CANCELLED_REPLY_S or DONE_REPLY_S

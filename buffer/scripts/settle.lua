@@ -1,5 +1,7 @@
 -- needs: core job reply place finish heir
--- ARGV: now, id, fence, n, kind, end, real tokens ('' = not known), reason of a dead letter ('' = none).
+-- ARGV: now, id, fence, n, kind, end, real tokens ('' = not known), reason of a dead letter ('' = none); and of the events that came
+-- last: the number of the first that the reply key lacks (0: none), those; the number of the first that its gateway lacks (0: none),
+-- those ('' = the same).
 -- Returns: ok, done, lost, orphan (gone, if it was to be dropped), or the number of the last event in the reply key (append the
 -- rest first).
 local fence, kind, real, reason = tonumber(ARGV[3]), ARGV[5], tonumber(ARGV[7]), ARGV[8]
@@ -17,6 +19,17 @@ if j.st ~= 'running' and j.st ~= 'held' then
   return 'lost'
 end
 local n = tonumber(ARGV[4])
+local first, lacks = tonumber(ARGV[9] or '0'), tonumber(ARGV[11] or '0')
+if first > 0 and first == j.n + 1 and j.st == 'running' and kind ~= 'drop' then
+  -- First a release: so what ends, and will free memory, gets through also when that is full.
+  call('DEL', P .. 'none')
+  call('XADD', P .. 'reply:' .. j.id, 'NOMKSTREAM', int(fence) .. '-' .. int(n - 1), 'k', 'ev', 'n', int(first), 'd', ARGV[10])
+  call('HSET', j.key, 'n', int(n - 1))
+  if j.n == 0 then
+    call('HSETNX', j.key, 'first', int(now))
+  end
+  j.n = n - 1
+end
 if kind == 'done' and n ~= j.n + 1 then
   return j.n
 end
@@ -31,7 +44,11 @@ if kind == 'cancelled' and j.cancel ~= '' then
   -- As whoever cancelled it said.
   kind, data = j.cancel, call('HGET', j.key, 'cancel_end') or data
 end
-finish(j, math.max(n, j.n + 1), kind, data)
+local events
+if lacks > 0 then
+  events = ARGV[12] ~= '' and ARGV[12] or ARGV[10]
+end
+finish(j, math.max(n, j.n + 1), kind, data, events, lacks)
 if real then
   -- The user's next turn by what was really used. Where it had been dropped, only a turn that lies ahead is worth keeping.
   local turn = account and tonumber(account) + real - j.cost or j.tag + real

@@ -41,8 +41,13 @@ class Gathered:
         return all(one.reason for one in self.answers)
 
     def feed(self, events: Sequence[Event]) -> None:
+        first = self.answers[0]
         for event in events:
-            if isinstance(event, Usage):
+            if type(event) is Content and event.index == 0 and not first.reason:
+                self.pieces += 1
+                first.hidden = False
+                first.content.append(event.text)
+            elif isinstance(event, Usage):
                 self.usage = event
             elif isinstance(event, Origin):
                 self.fingerprint = event.fingerprint

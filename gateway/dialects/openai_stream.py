@@ -72,6 +72,12 @@ class Stream:
     def feed(self, events: Sequence[Event], now: float) -> bytes:
         out: list[bytes] = []
         for event in events:
+            if type(event) is Content and (choice := self._choices.get(event.index)) and not choice.finished:
+                self._pieces += 1
+                choice.hidden = False
+                if event.text:
+                    out += (choice.content, quote(event.text), _TAIL)
+                continue
             if isinstance(event, Usage):
                 self._usage = event
                 continue

@@ -54,6 +54,7 @@ SAMPLES: dict[str, tuple[str, object, object]] = {
     "normal_tokens": ("1024", 1024, 1024),
     "models": (json.dumps([MODEL]), [MODEL], None),
     "soft_switches": ("on", True, True),
+    "embedded": ("memory", "memory", "memory"),
     "key_prefix": ("other", "other", "other"),
 }
 """Setting → its text as a flag or in the environment, its value in the file, and what comes of both."""

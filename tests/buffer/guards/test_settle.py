@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from buffer.frames import unpack
 from buffer.job import End, Failure
 from buffer.lanes import Lanes
-from buffer.records import Held, NewJob
+from buffer.records import Held, Last, NewJob
 from tests.buffer.guards.mutants import guard
 from tests.buffer.guards.steps import give_back, letters, restored, state, swept, taken_over
-from tests.buffer.jobs import LEASE_S, chunk, frames, job, kinds, pull, running
+from tests.buffer.jobs import INBOX, LEASE_S, chunk, frames, job, kinds, pull, running, words
 
 DONE = End("done")
 
@@ -198,3 +199,45 @@ async def test_it_is_lost_once_it_runs_no_more(lanes: Lanes) -> None:
 
 def _another(id: str, **fields: Any) -> NewJob:
     return job(id, cost=100, **fields)
+
+
+@guard("settle", "first == j.n + 1 and ", "")
+async def test_last_words_that_are_there_are_not_noted_again(lanes: Lanes) -> None:
+    granted = await running(lanes)
+    whole = chunk(granted, 1, "a")
+    assert await lanes.append([whole]) == [1]
+    call = lanes.settle_call("a", granted.fence, 2, DONE, last=Last(1, whole.events, 1))
+    (reply,) = await lanes.store.exchange([call])
+    assert lanes.settled(reply) == "ok"
+    assert [kind for _, kind in await kinds(lanes, "a")] == ["queued", "start", "ev", "done"]
+
+
+@guard("_reply", "if events then", "if false then")
+async def test_an_end_takes_along_what_was_said_last(lanes: Lanes) -> None:
+    granted = await running(lanes)
+    whole = chunk(granted, 1, "a", "b")
+    call = lanes.settle_call("a", granted.fence, 3, DONE, last=Last(1, whole.events, 1))
+    (reply,) = await lanes.store.exchange([call])
+    assert lanes.settled(reply) == "ok"
+    assert [kind for _, kind in await kinds(lanes, "a")] == ["queued", "start", "ev", "done"]
+    entries = await lanes.store.redis.xrange(lanes.keys.inbox(INBOX))
+    said, end = unpack(entries[-1][1])
+    assert (said.kind, said.n, said.events) == ("ev", 1, words("a", "b"))
+    assert (end.kind, end.n) == ("done", 3)
+
+
+@guard("settle", "if lacks > 0 then", "if true then")
+async def test_an_end_by_itself_brings_no_events(lanes: Lanes) -> None:
+    granted = await running(lanes)
+    assert await lanes.settle("a", granted.fence, 1, DONE) == "ok"
+    assert (await frames(lanes))[-1].keys() == {"id", "f", "n", "k", "d"}
+
+
+@guard("settle", "'NOMKSTREAM', ", "")
+async def test_last_words_make_no_reply_key(lanes: Lanes) -> None:
+    granted = await running(lanes)
+    await lanes.store.redis.delete(lanes.keys.reply("a"))
+    call = lanes.settle_call("a", granted.fence, 2, DONE, last=Last(1, chunk(granted, 1, "a").events, 1))
+    (reply,) = await lanes.store.exchange([call])
+    assert lanes.settled(reply) == "ok"
+    assert not await lanes.store.redis.exists(lanes.keys.reply("a"))
