@@ -18,7 +18,7 @@ SETTINGS = {variable_of(name) for name in Settings.model_fields} | {CONFIG_VARIA
 def metric_names() -> set[str]:
     """Of every sample that a gateway with a back end could show; histograms by their three, counters by their one."""
     gauges = Gauges({"fast": 1}, {"fast": 1.0}, {"big": BackendGauges(1, 1, True, False)}, 1)
-    names = set()
+    names: set[str] = set()
     for family in text_string_to_metric_families(Telemetry().exposition(gauges).decode()):
         suffixes = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}.get(family.type, ("",))
         names.update(family.name + suffix for suffix in suffixes)

@@ -6,10 +6,10 @@ import asyncio
 import itertools
 import json
 import re
-import secrets
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -21,7 +21,7 @@ from tests.deploy.chart import autoscaler_queries
 from tests.deploy.files import alert_rules, dashboard_panels
 from tests.deploy.prometheus import Prometheus, run_prometheus, write_configuration
 from tests.rig.processes import run_command
-from tests.rig.redis_server import RedisServer, free_port
+from tests.rig.redis_server import RedisServer, free_port, run_redis
 
 pytestmark = [pytest.mark.debian, pytest.mark.asyncio(loop_scope="module")]
 
@@ -53,19 +53,31 @@ async def test_each_alert_fires_when_it_should_and_is_quiet_when_all_is_well() -
     assert {case["alertname"] for case in cases if not case.get("exp_alerts")} == every
 
 
+@dataclass
+class Scene:
+    prometheus: Prometheus
+    redis: RedisServer
+    people: list[asyncio.Task[None]]
+
+    async def alerts(self) -> dict[str, str]:
+        """Those that fire, or will if it stays so, and which of the two."""
+        found = (await self.prometheus.get("alerts"))["alerts"]
+        return {alert["labels"]["alertname"]: alert["state"] for alert in found}
+
+    async def rest(self) -> None:
+        """Nobody asks any more."""
+        for person in self.people:
+            person.cancel()
+        await asyncio.gather(*self.people, return_exceptions=True)
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def prometheus(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Prometheus]:
-    """Before it a gateway and a worker, that a handful of people keep busy."""
+async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
+    """A gateway and a worker before a Prometheus, that a handful of people keep busy."""
     folder = tmp_path_factory.mktemp("prometheus")
-    flags = [
-        "--redis-url",
-        redis_server.url,
-        "--key-prefix",
-        f"test-{secrets.token_hex(4)}",
-        "--api-keys",
-        f"all:{KEY}",
-    ]
     async with AsyncExitStack() as stack:
+        redis = stack.enter_context(run_redis())
+        flags = ["--redis-url", redis.url, "--api-keys", f"all:{KEY}"]
         engine = await stack.enter_async_context(run_command("simulate", "--port", "0", "--time-scale", "0.2"))
         await engine.has_said(r"^  address ")
         backends = json.dumps([{"name": "simulated", "kind": "vllm", "url": engine.url}])
@@ -81,10 +93,14 @@ async def prometheus(redis_server: RedisServer, tmp_path_factory: pytest.TempPat
             httpx.AsyncClient(base_url=gateway.url, headers={"x-api-key": KEY}, trust_env=False, timeout=60)
         )
         group = await stack.enter_async_context(asyncio.TaskGroup())
-        people = [group.create_task(keep_asking(client, number)) for number in range(CLIENTS)]
-        yield server
-        for person in people:
-            person.cancel()
+        found = Scene(server, redis, [group.create_task(keep_asking(client, number)) for number in range(CLIENTS)])
+        yield found
+        await found.rest()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def prometheus(scene: Scene) -> Prometheus:
+    return scene.prometheus
 
 
 def prompts(number: int) -> Iterator[str]:
@@ -133,7 +149,7 @@ async def test_what_the_autoscaler_asks_has_an_answer(prometheus: Prometheus) ->
                 await asyncio.sleep(0.2)
 
 
-async def test_all_rules_are_evaluated_and_no_alert_fires(prometheus: Prometheus) -> None:
+async def test_all_rules_are_evaluated_and_all_is_well(scene: Scene, prometheus: Prometheus) -> None:
     async with asyncio.timeout(SEEN_S):
         while True:
             groups = (await prometheus.get("rules"))["groups"]
@@ -142,4 +158,19 @@ async def test_all_rules_are_evaluated_and_no_alert_fires(prometheus: Prometheus
                 break
             await asyncio.sleep(0.1)
     assert {rule["name"] for rule in rules} == {rule["alert"] for rule in alert_rules()}
-    assert [rule["name"] for rule in rules if rule["state"] == "firing"] == []
+    assert await scene.alerts() == {}
+
+
+async def test_without_its_redis_a_gateway_is_not_taken_for_one_that_is_away(scene: Scene) -> None:
+    await scene.rest()
+    scene.redis.stop()
+    try:
+        async with asyncio.timeout(SEEN_S):
+            while "DoublebufferStoreAway" not in await scene.alerts():
+                await asyncio.sleep(0.1)
+        assert set(await scene.alerts()) == {"DoublebufferStoreAway"}
+    finally:
+        scene.redis.start()
+    async with asyncio.timeout(SEEN_S):
+        while await scene.alerts():
+            await asyncio.sleep(0.1)

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from tests.cases.rig import OAI, OLL, Bench, forget, run_bench, settings
 from tests.deploy.proxies import caddy, nginx, run_proxy
-from tests.rig.script import HOLD, Wait, answer, role
+from tests.rig.script import HOLD, Flavour, Wait, answer, role
 
 pytestmark = [pytest.mark.debian, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
 
@@ -45,7 +45,7 @@ def chat(model: str) -> dict[str, Any]:
 @pytest.mark.parametrize(("path", "model"), [("/v1/chat/completions", OAI), ("/api/chat", OLL)])
 async def test_each_word_comes_as_it_is_said(bench: Bench, proxy: httpx.AsyncClient, path: str, model: str) -> None:
     heard = asyncio.Event()
-    flavour = "openai" if model == OAI else "ollama"
+    flavour: Flavour = "openai" if model == OAI else "ollama"
     bench.engine(model).once.append(
         [*([role()] if model == OAI else []), "first", Wait(heard), *answer(flavour, "last")]
     )

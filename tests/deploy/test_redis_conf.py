@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import redis
+from redis.backoff import ConstantBackoff
+from redis.retry import Retry
 
 from tests.deploy.files import DEPLOY
 from tests.rig.processes import run_to_end
@@ -38,9 +40,12 @@ async def examined(url: str, folder: Path) -> list[str]:
     return [line for line in said.splitlines() if "Redis:" in line]
 
 
-def answers(port: int, **more: str) -> redis.Redis:
-    patience = redis.retry.Retry(redis.backoff.ConstantBackoff(0.05), 100)
-    client = redis.Redis(port=port, retry=patience, retry_on_error=[redis.ConnectionError], **more)
+def answers(port: int, username: str | None = None, password: str | None = None) -> redis.Redis:
+    """A client of the server, once that answers."""
+    patience = Retry(ConstantBackoff(0.05), 100)
+    client = redis.Redis(
+        port=port, username=username, password=password, retry=patience, retry_on_error=[redis.ConnectionError]
+    )
     client.ping()
     return client
 
