@@ -97,14 +97,15 @@ class Grants:
             *models,
             again=False,
         )
-        jobs = [Granted.read(fields) for fields in reply[0]]
+        jobs = [Granted.read(fields[:-1]) for fields in reply[0]]
+        bodies = {job.id: fields[-1] for job, fields in zip(jobs, reply[0], strict=True) if fields[-1]}
         self.store.ring("inbox")
         notes = [note.decode() for note in reply[2]]
         half = len(notes) // 2
         pieces = [Piece(id.decode(), int(fence), int(upto)) for id, fence, upto in reply[3]]
         if pieces or reply[4]:
             self.store.ring("ctl")
-        return Pulled(jobs, reply[1], dict(zip(notes[:half], notes[half:], strict=True)), pieces, int(reply[4]))
+        return Pulled(jobs, reply[1], bodies, dict(zip(notes[:half], notes[half:], strict=True)), pieces, int(reply[4]))
 
     async def idle(self, seen: dict[str, str], block_s: float = 30.0) -> bool:
         """Waits until a job is submitted or put back, or credit is freed, since the pull that gave ``seen``. False:

@@ -174,6 +174,8 @@ class Pulled:
     jobs: list[Granted]
     waiting: int
     """Jobs that still wait for the models asked for, background ones included."""
+    bodies: dict[str, bytes] = field(default_factory=dict)
+    """By job: what was asked, where that is short."""
     seen: dict[str, str] = field(default_factory=dict)
     """When fewer came than were wanted: stream key → last entry at that instant. ``Lanes.idle`` waits for something
     beyond it.

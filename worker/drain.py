@@ -50,6 +50,7 @@ class Drain:
         """Sends one batch, if there is one, and has prompts read further. Seconds to wait before the next look at most;
         None: until woken."""
         engine, pool = self._engine, self._pool
+        engine.quiet = False
         limits = engine.limits()
         want = min(pool.settings.batch_size, engine.places(limits.slots))
         reads = half = self._reads_on()
@@ -82,6 +83,7 @@ class Drain:
             return sooner(wait_s, look_in_s)
         await self._send(pulled, window_s)
         engine.short = len(pulled.jobs) < want and pulled.waiting > 0
+        engine.quiet = len(pulled.jobs) < want and pulled.waiting == 0
         if len(pulled.jobs) == want or (engine.short and unreported(pool, engine)):
             return 0
         pool.listening.set()
@@ -127,7 +129,10 @@ class Drain:
         if pulled.jobs:
             hands = [self._pool.take(job, self._engine) for job in pulled.jobs]
             self._pool.telemetry.batch_window.observe(window_s)
-            self._dispatch.batch(hands, await self._bodies([job.id for job in pulled.jobs]))
+            bodies: dict[str, bytes | None] = {**pulled.bodies}
+            if missing := [job.id for job in pulled.jobs if job.id not in bodies]:
+                bodies.update(zip(missing, await self._bodies(missing), strict=True))
+            self._dispatch.batch(hands, [bodies[job.id] for job in pulled.jobs])
 
     async def _ask(self, queues: Sequence[str], want: int, limits: Limits, left_by: Sequence[str] = ()) -> Pulled:
         engine = self._engine

@@ -1,7 +1,7 @@
 -- What a pull sends to its back end: jobs, and further pieces of prompts. `pull`: worker, backend, lease, pause, credit, flight, places of
 -- owners, memory (nil: it swaps no models). `read_later`: something would go if less were being read; `next_at`: until then
 -- nothing more is sent to be read, but alone.
-local PACE_S = 60
+local PACE_S, LARGE_BODY = 60, 65536
 local function sending_of(pull)
   local credit, flight, memory = pull.credit, pull.flight, pull.memory
   local load_key, pace_key = P .. 'load:' .. pull.backend, P .. 'pace:' .. pull.backend
@@ -32,7 +32,7 @@ local function sending_of(pull)
     return {lane = j.lane, kv = j.kv, prefill = tokens, long = j.long}
   end
   function sending.grant(j)
-    local more = call('HMGET', j.key, 'prefix', 'spent', 'started', 'tries')
+    local more = call('HMGET', j.key, 'prefix', 'spent', 'started', 'tries', 'body')
     j.backend, j.upto, j.had, j.read = pull.backend, upto_of(j), j.prompt - j.prefill, 0
     out(j)
     raise(j)
@@ -54,10 +54,12 @@ local function sending_of(pull)
     pull.places.take(j)
     mark(j, 0, 'start', j.base)
     frame(j, 0, 'start', j.base .. ' ' .. pull.backend)
+    -- What was asked goes along, but for pictures: they would hold up the store's other clients.
     sending.granted[#sending.granted + 1] = {
       j.id, int(j.fence), j.model, j.lane, j.user, j.inbox, more[1] or '', j.base, more[2] or '0', int(j.fails),
       int(j.taken), int(j.arr), int(now - j.arr), int(j.kv), int(j.prefill), int(j.long), j.det and '1' or '0',
       int(j.deadline), int(j.cost), int(j.prompt), j.upto < j.prompt and int(j.upto) or '0',
+      #more[5] <= LARGE_BODY and more[5] or '',
     }
   end
   -- The next piece of a prompt, if it may go now.
