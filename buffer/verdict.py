@@ -97,7 +97,7 @@ def _waits(seen: Overview, waiting: int, oldest_s: float) -> str:
 
 
 def _down(down: Sequence[EngineView]) -> list[str]:
-    told = [f"{engine.name}: {_sentence(engine.error or 'It was not reached')}" for engine in down[:NAMED]]
+    told = [_of(engine) for engine in down[:NAMED]]
     return [*told, f"{len(down) - NAMED} more back ends are down."] if len(down) > NAMED else told
 
 
@@ -141,7 +141,7 @@ def _minute(minute: Minute) -> list[str]:
             if wait_s >= 0.1 * first_s
             else "next to none of it waiting"
         )
-        told.append(f"Half of the first words took more than {duration(first_s)} in the last minute, {part}.")
+        told.append(f"In the last minute the median first word took {duration(first_s)}, {part}.")
     return told
 
 
@@ -152,8 +152,10 @@ def _names(engines: Sequence[EngineView]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def _sentence(text: str) -> str:
-    return text if text.endswith(".") else f"{text}."
+def _of(engine: EngineView) -> str:
+    """Why a back end is down; by its name where the reason has none."""
+    reason = (engine.error or f"{engine.name} was not reached").rstrip(".")
+    return f"{reason}." if engine.name in reason else f"{engine.name}: {reason}."
 
 
 def duration(seconds: float) -> str:

@@ -30,6 +30,7 @@ from gateway.relay import Relay
 from gateway.routes.account import account_routes
 from gateway.routes.anthropic import MessagesRoute, count_routes
 from gateway.routes.chat import ChatRoute, chat_routes
+from gateway.routes.dashboard import dashboard_routes
 from gateway.routes.embeddings import OLLAMA_EMBED, OLLAMA_EMBEDDINGS, OPENAI_EMBEDDINGS, EmbedRoute
 from gateway.routes.errors import install_errors
 from gateway.routes.health import health_routes
@@ -96,7 +97,10 @@ def create_app(
                 running += [group.create_task(_reap(pool, telemetry, settings.lease_seconds)) for pool in all_pools]
                 running += [group.create_task(listening.run()), group.create_task(relay.outliving.run())]
                 running.append(group.create_task(services.embeddings.tidy()))
-                running.append(group.create_task(services.management.run()))
+                running += [
+                    group.create_task(services.management.run()),
+                    group.create_task(telemetry.recent.run(store)),
+                ]
                 yield
                 for task in running:
                     task.cancel()
@@ -134,6 +138,7 @@ def create_app(
     app.include_router(account_routes())
     app.include_router(management_routes(services, heartbeat_s=timing.heartbeat_s))
     app.include_router(health_routes(services))
+    app.include_router(dashboard_routes(services))
     install_errors(app)
     return Front(
         app,
