@@ -12,7 +12,7 @@ from typing import Any
 import uvloop
 
 from buffer.setting_sources import SettingsError
-from doublebuffer import VERSION, benching, dead, simulating, studying
+from doublebuffer import VERSION, benching, dead, simulating, studying, top
 from doublebuffer.flags import add_setting_flags, settings_of
 from doublebuffer.logs import set_up_logs
 
@@ -74,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
         if name == "gateway":
             command.add_argument("--descriptor", type=int, help=argparse.SUPPRESS)
     dead.add_parser(commands)
+    top.add_parser(commands)
     simulating.add_parser(commands)
     studying.add_parser(commands)
     benching.add_parser(commands)
@@ -97,6 +98,8 @@ def _run(parsed: argparse.Namespace, arguments: list[str]) -> int:
     set_up_logs(settings)
     if parsed.command == "dead":
         return _in_loop(dead.run_dead(parsed, settings))
+    if parsed.command == "top":
+        return _in_loop(top.run_top(parsed, settings))
     if parsed.command == "worker":
         from doublebuffer.draining import run_worker
 
