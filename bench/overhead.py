@@ -23,9 +23,12 @@ from bench.cost.peers import LOAD_CORE
 from bench.cost.processes import BenchError, Site
 from bench.cost.result import Result
 from bench.cost.rows import EMBEDDED, FLEET, ROWS, Figures, Row, measure, middle
+from bench.cost.waiting import waiting
 
 PATH_CORE = 0
 WARM_S = 0.3
+WAITING = "waiting"
+"""The row of the jobs that wait."""
 Start = Callable[[Site, int], Awaitable[Path]]
 
 STARTS: Mapping[str, Start] = {
@@ -52,10 +55,11 @@ def chosen(known: Iterable[str], wanted: str | None, flag: str) -> list[str]:
     return asked
 
 
-async def run_overhead(arguments: argparse.Namespace) -> Result:
-    """Raises ``BenchError``."""
+async def run_overhead(arguments: argparse.Namespace, scripts: Mapping[str, str]) -> Result:
+    """``scripts``: SHA-1 → name of the store's scripts. Raises ``BenchError``."""
     names = chosen(STARTS, arguments.paths, "--paths")
-    rows = [row for row in ROWS if row.key in chosen((row.key for row in ROWS), arguments.rows, "--rows")]
+    keys = chosen([*(row.key for row in ROWS), WAITING], arguments.rows, "--rows")
+    rows = [row for row in ROWS if row.key in keys]
     if (os.cpu_count() or 1) <= max(PATH_CORE, LOAD_CORE):
         raise BenchError("two cores are needed: one for the path, one for load and engine.")
     os.sched_setaffinity(0, {LOAD_CORE})
@@ -65,7 +69,13 @@ async def run_overhead(arguments: argparse.Namespace) -> Result:
             engine = await _engine(site)
             found, absent = await _start(site, engine, names)
             rounds = await _rounds(rows, found, arguments.rounds)
-    return Result(machine(), arguments.rounds, absent, {key: _middles(each) for key, each in rounds.items()}, rounds)
+        many: dict[str, float] = {}
+        if WAITING in keys:
+            async with AsyncExitStack() as stack:
+                site = Site(stack, File(folder) / WAITING, PATH_CORE)
+                many = await waiting(site, await _engine(site), scripts)
+    middles = {key: _middles(each) for key, each in rounds.items()}
+    return Result(machine(), arguments.rounds, absent, middles, rounds, many)
 
 
 def _middles(of_paths: Mapping[str, list[Figures]]) -> dict[str, Figures]:

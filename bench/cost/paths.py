@@ -6,8 +6,8 @@ import asyncio
 import json
 import shutil
 import sys
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path as File
 
 from bench.cost.engine import MODEL
@@ -31,7 +31,6 @@ class Path:
     """Of its processes, those that hold the clients' connections."""
     store: int = 0
     """Port of its Redis."""
-    engine: tuple[int, ...] = field(default=())
 
     def cpu_s(self) -> float:
         return cpu_s(self.roots)
@@ -172,12 +171,18 @@ def _settings(engine: int, port: int, slots: int) -> dict[str, str]:
 
 
 async def ours(
-    site: Site, engine: int, *, name: str = "doublebuffer", each: int = 1, slots: int = MOST_IN_FLIGHT
+    site: Site,
+    engine: int,
+    *,
+    name: str = "doublebuffer",
+    each: int = 1,
+    slots: int = MOST_IN_FLIGHT,
+    env: Mapping[str, str] | None = None,
 ) -> Path:
-    """``each``: gateway processes, and workers. ``slots``: answers at the engine at a time."""
+    """``each``: gateway processes, and workers. ``slots``: answers at the engine at a time. ``env``: more settings."""
     port = free_port()
     redis, store = await redis_server(site)
-    env = _settings(engine, port, slots) | {"REDIS_URL": f"redis://127.0.0.1:{store}/0"}
+    env = _settings(engine, port, slots) | {"REDIS_URL": f"redis://127.0.0.1:{store}/0"} | dict(env or {})
     env["DOUBLEBUFFER_PROCESSES"] = str(each)
     command = [sys.executable, "-m", "doublebuffer"]
     workers = [await site.start([*command, "worker"], env=env) for _ in range(each)]

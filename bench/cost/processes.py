@@ -31,6 +31,7 @@ class Site:
     def __init__(self, stack: AsyncExitStack, folder: Path, core: int) -> None:
         self._stack = stack
         self.folder = folder
+        folder.mkdir(exist_ok=True)
         self._core = core
         self._count = 0
 

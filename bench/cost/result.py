@@ -61,6 +61,26 @@ class Result:
                 lines.append(f"| {title} | " + " | ".join(cells) + " |")
         return "\n".join(lines) + "\n"
 
+    def waiting_table(self) -> str:
+        """In Markdown: what ten waiting jobs cost, and ten thousand. Empty: it was not measured."""
+        if not self.waiting:
+            return ""
+        lines = ["| waiting jobs | 10 | 10,000 |", "| --- | ---: | ---: |"]
+        for title, name, scale, places in WAITING:
+            few, many = (self.waiting.get(f"{name}_{count}", math.nan) * scale for count in (10, 10_000))
+            # Of ten clients the gateway's memory tells nothing.
+            cells = ["–" if name == "memory" else _number(few, places), _number(many, places)]
+            lines.append(f"| {title} | {' | '.join(cells)} |")
+        return "\n".join(lines) + "\n"
+
+
+WAITING = (
+    ("a pull in Redis, p50, µs", "pull_us", 1.0, 0),
+    ("a submit in Redis, p50, µs", "submit_us", 1.0, 0),
+    ("/metrics, p50, ms", "metrics_ms", 1.0, 1),
+    ("the gateway's memory, KB a client", "memory", 1e-3, 1),
+)
+
 
 def _names(rows: Iterable[Mapping[str, Figures]]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row))
