@@ -22,6 +22,7 @@ from backends.telling import idle_slots, vllm_question
 from backends.wire import Events, LineTooLongError
 from buffer.backend import Kind
 from buffer.job import Usage
+from buffer.tracing import headers_of_attempt
 
 log = logging.getLogger("doublebuffer.backends")
 
@@ -186,7 +187,7 @@ class Remembered:
         upto = min(upto, self.tokens)
         path, part = self._part(self._tokens[:upto])
         home = self._home
-        headers = {"X-Request-Id": f"part-{secrets.token_hex(8)}"}
+        headers = {"X-Request-Id": f"part-{secrets.token_hex(8)}", **headers_of_attempt()}
         body = msgspec.json.encode(part)
         check(home.client, await home.whole(path, body, first_s=home.patience.first_s, headers=headers))
         self._read = max(self._read, upto)

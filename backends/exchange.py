@@ -14,8 +14,10 @@ from backends.base import BackendError
 from backends.client import Client
 from backends.failures import ContextTooLongError, broken, early_end
 from backends.http import Connection
+from backends.traced import traced
 from backends.trim import trim
 from buffer.job import Chat, Content, Event, Origin, Usage
+from buffer.tracing import CURRENT
 
 COMPLETE_S = 2.0
 """How long counts may still come after every answer has ended."""
@@ -77,10 +79,22 @@ class Patience:
     """Between two messages of the engine after that."""
 
 
-async def exchange(
+def exchange(
     client: Client, path: str, body: bytes, reader: Reader, *, headers: Mapping[str, str], patience: Patience
 ) -> Stream:
     """The events of one request. Closing it closes the connection. Raises ``BackendError``."""
+    attempt = CURRENT.get()
+    if attempt is None:
+        return _exchange(client, path, body, reader, headers=headers, patience=patience)
+    return traced(
+        attempt.call(path),
+        lambda more: _exchange(client, path, body, reader, headers={**headers, **more}, patience=patience),
+    )
+
+
+async def _exchange(
+    client: Client, path: str, body: bytes, reader: Reader, *, headers: Mapping[str, str], patience: Patience
+) -> Stream:
     loop = asyncio.get_running_loop()
     until_at = loop.time() + patience.first_s
     async with (

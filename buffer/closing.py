@@ -23,6 +23,7 @@ class Settle:
     real_tokens: int | None = None
     dead: str = ""
     drop: bool = False
+    pace: bytes = b""
     result: asyncio.Future[Any] = field(default_factory=_future)
 
     @property
@@ -45,6 +46,7 @@ class Settle:
             dead=self.dead,
             drop=self.drop,
             last=attempt.last(),
+            pace=self.pace,
         )
 
     def read(self, lanes: Lanes, reply: Any) -> str | int:

@@ -141,6 +141,11 @@ class Grants:
                 raise result
         return results
 
+    async def traces(self, ids: Sequence[str]) -> list[str]:
+        """What traces jobs belong to, as ``NewJob.trace``."""
+        results = await self.store.exchange([("HGET", self.keys.job(id), "trace") for id in ids])
+        return [one.decode() if isinstance(one, bytes) else "" for one in results]
+
     def append_call(self, chunks: Sequence[Chunk]) -> Command:
         return self._call("append", *(part for chunk in chunks for part in chunk))
 
@@ -179,10 +184,11 @@ class Grants:
         dead: str = "",
         drop: bool = False,
         last: Last = NOTHING_LAST,
+        pace: bytes = b"",
     ) -> Command:
         kind: EndKind | Literal["drop"] = "drop" if drop else end.kind
         real = "" if real_tokens is None else real_tokens
-        return self._call("settle", id, fence, n, kind, encode_end(end), real, dead, *last)
+        return self._call("settle", id, fence, n, kind, encode_end(end), real, dead, *last, pace)
 
     def settled(self, reply: int | bytes) -> SettleResult:
         self.store.ring("inbox")

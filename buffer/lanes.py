@@ -89,6 +89,7 @@ class Lanes(Grants):
                     int(job.splits),
                     job.near,
                     job.behind,
+                    job.trace,
                 )
             )
         results = await self._exchange(commands, eager=lease_s == 0)

@@ -61,6 +61,9 @@ class NewJob:
     """The back end that holds the beginning of its prompt, and gets it if it has a place soon; empty: none."""
     behind: str = ""
     """The job whose first token it waits for where that one runs: it reads a part of this one's prompt. Empty: none."""
+    trace: str = ""
+    """W3C's ``traceparent`` of the span that its attempts belong to, and behind a semicolon the ``tracestate``; empty:
+    it is not traced."""
 
 
 @dataclass(frozen=True, slots=True)

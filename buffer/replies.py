@@ -55,13 +55,16 @@ class ReplyWriter(Outgoing):
         self._append_alarm = Alarm(APPEND_EVERY_S, self._append_now)
         self._look_alarm = Alarm(LOOK_AGAIN_S, self._wake.set)
 
-    async def finish(self, id: str, end: End, *, real_tokens: int | None = None, dead: str = "") -> FinishResult:
+    async def finish(
+        self, id: str, end: End, *, real_tokens: int | None = None, dead: str = "", pace: bytes = b""
+    ) -> FinishResult:
         """Sends and appends what is left, then settles the job; through an outage of the store, for up to four leases.
 
-        ``real_tokens``: what its user's turn is charged in the end. ``dead``: reason of a dead letter.
+        ``real_tokens``: what its user's turn is charged in the end. ``dead``: reason of a dead letter. ``pace``: as
+        ``Pace.encoded``.
         ``lost``: another owns it. ``gone``: nobody does, or the store stayed away. An orphan waits to be adopted first.
         """
-        return cast(FinishResult, await self._close(id, Settle(end, real_tokens, dead)))
+        return cast(FinishResult, await self._close(id, Settle(end, real_tokens, dead, pace=pace)))
 
     async def release(self, id: str, back: GivenBack) -> ReleaseResult:
         """Sends what is left, then gives the job back to its place."""

@@ -10,6 +10,7 @@ from buffer.fold import END_KINDS
 from buffer.job import End, Lane, decode_end
 from buffer.keys import DONE_JOB_S, DONE_REPLY_S
 from buffer.lanes import Lanes
+from buffer.pace import Paced, read_pace
 
 State = Literal["waiting", "running", "done", "failed", "cancelled", "expired"]
 
@@ -50,6 +51,8 @@ class Standing:
     end: End | None
     told: bytes
     """``NewJob.told``."""
+    paced: Paced
+    """When pieces of its prompt were read and tokens of its answer came, in the attempt that ended it."""
 
 
 async def read_standing(lanes: Lanes, id: str) -> Standing | None:
@@ -58,7 +61,7 @@ async def read_standing(lanes: Lanes, id: str) -> Standing | None:
     place = lanes.store.call("place", keys=[lanes.keys.base], args=[lanes.clock(), id])
     # The record first: of a job that has ended by then, the end is there.
     commands: list[Command] = [
-        ("HMGET", lanes.keys.job(id), *_FIELDS),
+        ("HMGET", lanes.keys.job(id), "pace", *_FIELDS),
         place,
         ("XRANGE", reply, "-", "+", "COUNT", 1),
         ("XREVRANGE", reply, "+", "-", "COUNT", 1),
@@ -68,7 +71,7 @@ async def read_standing(lanes: Lanes, id: str) -> Standing | None:
     for result in results:
         if isinstance(result, Exception):
             raise result
-    values, found, first, last, left_s = results
+    (pace, *values), found, first, last, left_s = results
     record = {name: _text(value) for name, value in zip(_FIELDS, values, strict=True)}
     end: End | None = None
     if record["st"] == "done" and last and last[0][1][b"k"].decode() in END_KINDS:
@@ -99,6 +102,7 @@ async def read_standing(lanes: Lanes, id: str) -> Standing | None:
         cancelling=record["cancel"] != "",
         end=end,
         told=first[0][1].get(b"d", b"") if first and first[0][1].get(b"k") == b"queued" else b"",
+        paced=read_pace(pace or b""),
     )
 
 

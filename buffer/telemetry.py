@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -28,6 +28,9 @@ from prometheus_client.registry import Collector
 
 from buffer.job import LANES
 from buffer.recent import Noted, Recent
+
+if TYPE_CHECKING:
+    from buffer.spans import Spans
 
 Api = Literal["ollama", "openai", "anthropic", "responses", "batch"]
 Outcome = Literal["ok", "client_error", "backend_error", "refused", "cancelled", "expired"]
@@ -79,6 +82,8 @@ class Telemetry:
         self.registry = CollectorRegistry()
         self.recent = Recent()
         """What is told to those who look on; has to run beside."""
+        self.spans: Spans | None = None
+        """Makes spans of requests; None: nobody wants traces."""
         self._multiprocess_dir = os.environ.get("PROMETHEUS_MULTIPROC_DIR", "")
         self.requests = self._counter("requests", "Requests by how they ended.", "api", "lane", "outcome")
         waits = self._by_lane("queue_wait_seconds", "From arrival to the first dispatch.", _WAITS_S)

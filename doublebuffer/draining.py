@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from buffer.setting_sources import SettingsError
 from buffer.settings import Settings
-from buffer.telemetry import Telemetry
 from doublebuffer import VERSION
+from doublebuffer.counting import telling_of
 from doublebuffer.metrics import metrics_served
 from doublebuffer.signals import stop_on_signals
 from doublebuffer.starting import connect, look, needs_redis, refuse_ourselves
@@ -24,8 +24,10 @@ async def run_worker(settings: Settings) -> None:
             seen = await look(settings, settings.backends)
             refuse_ourselves(seen)
             lines = [f"Doublebuffer {VERSION} worker", f"  store      {store_line(settings)}", *back_end_lines(seen)]
-            telemetry = Telemetry()
-            async with metrics_served(settings, telemetry) as address:
+            async with (
+                telling_of("doublebuffer-worker", engines_near=True) as telemetry,
+                metrics_served(settings, telemetry) as address,
+            ):
                 if address:
                     lines.append(f"  metrics    {address}")
                 print("\n".join(lines), flush=True)

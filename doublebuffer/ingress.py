@@ -8,6 +8,7 @@ import sys
 
 from buffer.settings import Settings
 from doublebuffer import VERSION
+from doublebuffer.counting import telling_of
 from doublebuffer.fleet import Fleet
 from doublebuffer.serving import bind, serve, url_of
 from doublebuffer.signals import stop_on_signals
@@ -33,8 +34,9 @@ async def run_gateway(settings: Settings, arguments: list[str]) -> int:
                 await store.aclose()
                 return await Fleet(settings, listener, arguments).run(stop)
             try:
-                app = create_app(settings, store)
-                await serve(app, listener, stop, drain_s=settings.drain_seconds, last_call=app.end_answers)
+                async with telling_of("doublebuffer-gateway") as telemetry:
+                    app = create_app(settings, store, telemetry=telemetry)
+                    await serve(app, listener, stop, drain_s=settings.drain_seconds, last_call=app.end_answers)
             finally:
                 await store.aclose()
         finally:
@@ -48,9 +50,9 @@ async def run_gateway_process(settings: Settings, descriptor: int) -> int:
         listener.setblocking(False)
         store = await connect(settings)
         try:
-            async with asyncio.TaskGroup() as group:
+            async with telling_of("doublebuffer-gateway") as telemetry, asyncio.TaskGroup() as group:
                 orphaned = group.create_task(_stop_without_parent(stop))
-                app = create_app(settings, store)
+                app = create_app(settings, store, telemetry=telemetry)
                 await serve(app, listener, stop, drain_s=settings.drain_seconds, last_call=app.end_answers)
                 orphaned.cancel()
         finally:

@@ -15,6 +15,7 @@ from buffer.setting_sources import SettingsError
 from buffer.settings import Settings
 from buffer.store import Store, StoreUnavailable
 from buffer.telemetry import Telemetry
+from doublebuffer.counting import telling_of
 from doublebuffer.discovery import PLACES, Place, appears, discover
 from doublebuffer.metrics import metrics_served
 from doublebuffer.private import private_redis
@@ -47,7 +48,8 @@ async def live(settings: Settings, stop: asyncio.Event, places: Sequence[Place] 
             settings = settings.model_copy(update={"redis_url": own_url})
         store = await connect(settings)
         try:
-            await _House(settings, store, listener, url_of(listener), places, stop).open()
+            async with telling_of("doublebuffer", engines_near=True) as telemetry:
+                await _House(settings, store, listener, url_of(listener), places, stop, telemetry).open()
         finally:
             await store.aclose()
 
@@ -60,7 +62,7 @@ class _House:
     url: str
     places: Sequence[Place]
     stop: asyncio.Event
-    telemetry: Telemetry = field(default_factory=Telemetry)
+    telemetry: Telemetry
     closed: asyncio.Event = field(default_factory=asyncio.Event)
     """The gateway has answered its last request: nobody needs the worker any more."""
     wrong: SettingsError | None = None

@@ -38,6 +38,7 @@ from gateway.routes.management import management_routes
 from gateway.routes.models import model_routes
 from gateway.routes.requests import request_routes
 from gateway.services import Services
+from gateway.traced import Traced
 
 _log = logging.getLogger("doublebuffer.gateway")
 _HOLD_S = 5.0
@@ -126,6 +127,9 @@ def create_app(
         "/api/embed": ("ollama", EmbedRoute(OLLAMA_EMBED, services)),
         "/api/embeddings": ("ollama", EmbedRoute(OLLAMA_EMBEDDINGS, services)),
     }
+
+    if telemetry.spans is not None:
+        hot = {path: (api, Traced(route, telemetry.spans, path)) for path, (api, route) in hot.items()}
 
     async def end_answers() -> None:
         listening.stop()

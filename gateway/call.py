@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gateway.room import Held, Room
+
+if TYPE_CHECKING:
+    from buffer.spans import RequestSpan
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -45,6 +48,8 @@ class Call:
     """Thousandths of a back end's places that jobs of its key may have while others wait; 0: no limit."""
     held: Held = field(default_factory=lambda: Held(Room()))
     """What is kept of it in memory."""
+    span: RequestSpan | None = None
+    """None: it is not traced."""
 
     def header(self, name: bytes) -> str:
         """A header's text, empty if it did not come."""

@@ -44,6 +44,8 @@ class Order:
     """Tokens that its answer is expected to have."""
     alone_s: float = 0.0
     """Where its prompt is long: the seconds that it takes on an engine of its own."""
+    comes: bool = False
+    """No engine serves it yet, and one is started: how long that takes says nothing of other waits."""
 
 
 class Intake:
@@ -90,7 +92,7 @@ class Intake:
             body=encode_chat(chat),
             offset_us=round(offset_s(lane, read_s, max_wait_s) * 1e6),
             max_wait_us=round(max_wait_s * 1e6),
-            timeout_us=round(self._settings.queue_timeout_seconds * 1e6),
+            timeout_us=round((self._settings.queue_timeout_seconds + model.comes_in_s) * 1e6),
             cost=new_tokens + output,
             kv=claim_tokens(prompt_tokens, output),
             prefill=new_tokens,
@@ -103,18 +105,20 @@ class Intake:
             share=call.share,
             near=known.near,
             behind=known.behind,
+            trace=call.span.trace if call.span is not None else "",
         )
         alone_s = read_s + output / chat.n / figures.token_rate if long else 0.0
-        return Order(chat, job, pool, links, asked == TITLE, output, alone_s)
+        return Order(chat, job, pool, links, asked == TITLE, output, alone_s, model.comes_in_s > 0)
 
     def check(self, orders: Sequence[Order]) -> None:
         """Raises ``Refusal`` where one of them would have to wait for too long."""
-        self._admission.check([(order.job, order.alone_s) for order in orders])
+        self._admission.check([(order.job, order.alone_s) for order in orders if not order.comes])
 
     def sent(self, order: Order) -> None:
         """It is on its way to the queue: what shares its beginning need not be read beside it."""
         self._beginnings.sent(order.job.id, order.links)
-        self._admission.came(order.job, order.alone_s)
+        if not order.comes:
+            self._admission.came(order.job, order.alone_s)
 
     def waits(self, waiting: int) -> None:
         """The store has it, and says how many wait there."""

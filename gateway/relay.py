@@ -20,7 +20,7 @@ from gateway.answering import Answering, Outlives, Outliving, outlived
 from gateway.catalog import STORE_AWAY, Catalog
 from gateway.client import Client, until_left, while_there
 from gateway.delivery import Delivery, Timing
-from gateway.ending import expire, outcome_of
+from gateway.ending import expire_later, outcome_of
 from gateway.intake import Intake, Order
 from gateway.merged import Merged
 from gateway.refusal import ClientLeft, Refusal
@@ -40,7 +40,6 @@ class Relay:
         self._intake = intake
         self._telemetry = telemetry
         self._queue_limit = settings.queue_limit
-        self._queue_timeout_s = settings.queue_timeout_seconds
         self._timing = timing
         self._detached_timing = replace(timing, first_byte_s=min(timing.first_byte_s, DETACHED_FIRST_BYTE_S))
         self.outliving = Outliving()
@@ -87,7 +86,7 @@ class Relay:
             client.created,
             det=outlives is not None and outlives.det,
             on_first=lambda: self._started(orders, followers),
-            timers=lambda group: list(map(partial(self._expire_later, group), orders, followers)),
+            timers=lambda group: self._expire_later(group, orders, followers),
         )
         left_behind = False
         try:
@@ -133,6 +132,8 @@ class Relay:
             if follower.started_at is not None:
                 waited_s = max(0.0, follower.started_at - submitted_at)
                 self._telemetry.queue_wait[order.job.lane].observe(waited_s)
+            if self._telemetry.spans is not None:
+                self._telemetry.spans.waited(order.job, submitted_at, follower.started_at)
 
     def _ended(self, orders: Sequence[Order], usages: Sequence[Usage | None]) -> None:
         for order, usage in zip(orders, usages, strict=True):
@@ -226,14 +227,12 @@ class Relay:
             follower.on_start()
         return follower
 
-    def _expire_later(self, group: asyncio.TaskGroup, order: Order, follower: Follower) -> asyncio.TimerHandle:
-        """Whoever pulls a job that is too old ends it; but while all engines are busy, nobody pulls."""
-
-        def overdue() -> None:
-            if follower.started is None and not follower.closed:
-                group.create_task(expire(order.pool, order.job.id, self._queue_timeout_s))
-
-        return asyncio.get_running_loop().call_later(self._queue_timeout_s, overdue)
+    @staticmethod
+    def _expire_later(
+        group: asyncio.TaskGroup, orders: Sequence[Order], followers: Sequence[Follower]
+    ) -> list[asyncio.TimerHandle]:
+        both = zip(orders, followers, strict=True)
+        return [expire_later(group, order.pool, order.job, follower) for order, follower in both]
 
     def _count_tokens(self, usage: Usage | None) -> None:
         if usage is None:

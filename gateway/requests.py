@@ -79,11 +79,18 @@ def told_of(standing: Standing, intake: Intake) -> dict[str, Any]:
         "timeline": {
             "arrival": _seconds(standing.arrived_us),
             "started": _seconds(standing.started_us),
-            "first_token": _seconds(standing.first_us),
+            "pieces": _points(standing.paced.pieces),
+            # The store hears of it with others a moment later.
+            "first_token": _seconds(min([standing.first_us, *(at_us for at_us, _ in standing.paced.tokens[:1])])),
+            "tokens": _points(standing.paced.tokens),
             "ended": _seconds(standing.ended_us),
         },
         "error": failure.message if failure is not None else None,
     }
+
+
+def _points(points: Iterable[tuple[int, int]]) -> list[tuple[float, int]]:
+    return [(at_us / 1e6, tokens) for at_us, tokens in points]
 
 
 def _seconds(instant_us: int) -> float | None:

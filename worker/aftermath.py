@@ -140,7 +140,9 @@ class Aftermath:
     async def end(self, hand: Hand, end: End, *, dead: str = "") -> str:
         """Settles the job. ``dead``: reason of a dead letter."""
         hand.closing = True
-        outcome = await self._pool.replies.finish(hand.job.id, end, real_tokens=hand.tokens, dead=dead)
+        outcome = await self._pool.replies.finish(
+            hand.job.id, end, real_tokens=hand.tokens, dead=dead, pace=hand.pace.encoded()
+        )
         return end.kind if outcome in ("ok", "done") else outcome
 
     def undecided(self, hand: Hand, result: Literal["refused", "cancelled"]) -> None:

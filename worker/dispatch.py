@@ -17,6 +17,7 @@ from buffer.job import Chat, Content, Event, Origin, Reasoning, ToolDelta, Usage
 from buffer.records import GivenBack, Granted
 from buffer.store import StoreUnavailable
 from buffer.timing import Backoff
+from buffer.tracing import CURRENT
 from worker.aftermath import Aftermath
 from worker.ends import DEFECT, DONE, UNREADABLE
 from worker.hand import Hand, StoppedError
@@ -46,6 +47,10 @@ class Dispatch:
 
     async def _job(self, hand: Hand, body: bytes | None) -> None:
         """One attempt, from its body to its end. Whatever goes wrong in it ends here, with a settled job."""
+        if self._pool.telemetry.spans is not None:
+            model = hand.engine.upstream(hand.job.model) or hand.job.model
+            hand.span = self._pool.telemetry.spans.attempt(hand.trace, hand.job, hand.engine.spec, model)
+            CURRENT.set(hand.span)
         try:
             await self._attach(hand)
             outcome = await self._attempt(hand, body)
@@ -111,6 +116,8 @@ class Dispatch:
             aftermath.undecided(hand, "cancelled")
             return await aftermath.stopped(hand)
         except BackendError as error:
+            if hand.span is not None:
+                hand.span.failed(error.kind, error.status)
             return await aftermath.failed(hand, error)
         learn(hand, self._pool.telemetry)
         return await aftermath.done(hand)
@@ -171,6 +178,7 @@ class Dispatch:
                 if words := sum(type(event) in _WORDS for event in events):
                     said += words
                     recent.said(engine.name, words)
+                    hand.pace.tokens(engine.clock() - hand.started_at, hand.begun_spent + said)
                 replies.write(job.id, events)
                 if replies.blocked(job.id):
                     await replies.ready(job.id)
@@ -189,6 +197,8 @@ class Dispatch:
 
     def _tell(self, hand: Hand, outcome: str) -> None:
         job, now_at = hand.job, hand.engine.clock()
+        if hand.span is not None:
+            hand.span.ended(outcome)
         first_s = -1.0 if hand.first_at is None else hand.first_at - hand.started_at
         log.info(
             "job %s %s: lane %s, back end %s, waited %.3f s, first after %.3f s, ran %.3f s, %d events, attempt %d",

@@ -7,6 +7,7 @@ end has a place.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from buffer.records import Limits, Pulled
 from buffer.store import StoreUnavailable
@@ -15,6 +16,7 @@ from policy.window import Hold, can_hold, decide
 from worker.dispatch import Dispatch
 from worker.engine import Engine
 from worker.firsts import report_read, unreported
+from worker.hand import Hand
 from worker.pool import Pool
 from worker.reading import half_read
 
@@ -132,6 +134,8 @@ class Drain:
             bodies: dict[str, bytes | None] = {**pulled.bodies}
             if missing := [job.id for job in pulled.jobs if job.id not in bodies]:
                 bodies.update(zip(missing, await self._bodies(missing), strict=True))
+            if self._pool.telemetry.spans is not None:
+                await self._traces(hands)
             self._dispatch.batch(hands, [bodies[job.id] for job in pulled.jobs])
 
     async def _ask(self, queues: Sequence[str], want: int, limits: Limits, left_by: Sequence[str] = ()) -> Pulled:
@@ -140,6 +144,13 @@ class Drain:
         return await self._pool.pull(
             engine.name, queues, want=want, limits=limits, left_by=left_by, goes_on=goes_on, memory=memory
         )
+
+    async def _traces(self, hands: Sequence[Hand]) -> None:
+        """Without the store, they go untraced."""
+        with suppress(StoreUnavailable):
+            traces = await self._pool.lanes.traces([hand.job.id for hand in hands])
+            for hand, trace in zip(hands, traces, strict=True):
+                hand.trace = trace
 
     async def _bodies(self, ids: Sequence[str]) -> list[bytes | None]:
         """The jobs are ours by now: whatever the store does, they are not let go of."""

@@ -6,12 +6,16 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from buffer.heard import Heard, Said
 from buffer.job import Chat, Usage
+from buffer.pace import Pace
 from buffer.records import Granted
 from worker.engine import Engine
+
+if TYPE_CHECKING:
+    from buffer.spans import AttemptSpan
 
 Why = Literal["cancel", "lost", "drain", "yield"]
 """``cancel``: the client has left or asked for it. ``lost``: another owns the job now, or nobody. ``drain``: this
@@ -41,11 +45,14 @@ class Hand:
         "job",
         "more",
         "orphan_at",
+        "pace",
         "prefilled",
+        "span",
         "started_at",
         "stream",
         "tokens",
         "told",
+        "trace",
         "upto",
         "usage",
         "whole",
@@ -75,6 +82,11 @@ class Hand:
         """Names this attempt: the next one at the same job may begin here before this one is put away."""
         self.started_at = engine.clock()
         self.first_at: float | None = None
+        self.pace = Pace(job.fence)
+        self.trace = ""
+        """Of its record, as ``NewJob.trace``."""
+        self.span: AttemptSpan | None = None
+        """None: it is not traced."""
         self.closing = False
         """It is being settled or given back: what becomes of it is known from the answer to that."""
         self.orphan_at: float | None = None

@@ -93,6 +93,9 @@ class Reading:
             hand.may_read(0)
         else:
             hand.had = max(hand.had, upto)
+            hand.pace.piece(hand.engine.clock() - hand.started_at, tokens)
+            if hand.span is not None:
+                hand.span.piece(tokens)
             self._learn(tokens, began_at)
             hand.engine.wake.set()
         finally:

@@ -1,7 +1,7 @@
 -- needs: core job reply place finish heir
 -- ARGV: now, id, fence, n, kind, end, real tokens ('' = not known), reason of a dead letter ('' = none); and of the events that came
 -- last: the number of the first that the reply key lacks (0: none), those; the number of the first that its gateway lacks (0: none),
--- those ('' = the same).
+-- those ('' = the same); and when its tokens came ('' = not known).
 -- Returns: ok, done, lost, orphan (gone, if it was to be dropped), or the number of the last event in the reply key (append the
 -- rest first).
 local fence, kind, real, reason = tonumber(ARGV[3]), ARGV[5], tonumber(ARGV[7]), ARGV[8]
@@ -49,6 +49,9 @@ if lacks > 0 then
   events = ARGV[12] ~= '' and ARGV[12] or ARGV[10]
 end
 finish(j, math.max(n, j.n + 1), kind, data, events, lacks)
+if ARGV[13] ~= '' then
+  call('HSET', j.key, 'pace', ARGV[13])
+end
 if real then
   -- The user's next turn by what was really used. Where it had been dropped, only a turn that lies ahead is worth keeping.
   local turn = account and tonumber(account) + real - j.cost or j.tag + real

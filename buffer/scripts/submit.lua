@@ -2,7 +2,8 @@
 -- ARGV: now, id, model, lane, user, inbox, offset, max wait, timeout, cost, kv, prefill, long, det, limit, body, inputs, owner, share,
 -- how long ago it was first submitted, floor, said, base, spent, have, back end, lease (0: it waits), how it is to be told,
 -- how often it was tried, how long ago first, how long ago its first word came ('': none), the model's name for clients, tokens of
--- its prompt, whether that may be read in pieces, the back end that holds its beginning, the job that reads it just now ('': none).
+-- its prompt, whether that may be read in pieces, the back end that holds its beginning, the job that reads it just now ('': none),
+-- the trace that it belongs to ('': none).
 -- An empty body has been put into the record already. Returns: status, fence, state, waiting; where it is over: how many users wait.
 -- A floor restores what the store has lost: over no record, and over one of a lower fence, even if that is done.
 local id, model, lane, user, inbox = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
@@ -94,7 +95,7 @@ call('HSET', key, 'st', 'waiting', 'fence', int(j.fence), 'n', '0', 'fails', int
   'due', int(j.due), 'arr', int(arr), 'cost', ARGV[10], 'kv', ARGV[11], 'prefill', ARGV[12], 'long', ARGV[13], 'inbox', inbox,
   'det', ARGV[14], 'timeout', ARGV[9], 'deadline', int(arr + j.timeout), 'prefix', ARGV[22], 'base', ARGV[23],
   'spent', ARGV[24], 'inputs', int(inputs), 'name', ARGV[32],
-  'prompt', ARGV[33], 'splits', ARGV[34], 'near', ARGV[35], 'behind', ARGV[36])
+  'prompt', ARGV[33], 'splits', ARGV[34], 'near', ARGV[35], 'behind', ARGV[36], 'trace', ARGV[37])
 if ARGV[16] ~= '' then
   call('HSET', key, 'body', ARGV[16])
 end

@@ -72,6 +72,8 @@ class ChatRoute:
                 make = partial(self._orders, chats, model, pool, call, det=outlives, created=created)
                 orders = await beside(large, make)
                 lane = orders[0].job.lane
+                if call.span is not None:
+                    call.span.job(orders[0].job)
                 client = Client(self._form, call, receive, send, arrived_at, created)
                 outcome, breaks = await self._answer(claim, orders, client, det=det)
         except BadRequest as error:
@@ -84,6 +86,8 @@ class ChatRoute:
             await answer(send, failure.status, JSON, self._form.error(failure), headers(failure))
         if outcome is not None:
             self._telemetry.request_ended(self._form.api, lane, outcome)
+        if call.span is not None:
+            call.span.ended(lane, outcome or "left")
         if lane in self._telemetry.request_time:
             self._telemetry.request_time[lane].observe(time.perf_counter() - arrived_at)
         if breaks:

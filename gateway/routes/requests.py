@@ -49,7 +49,14 @@ _STATE = {
     "attempts": 0,
     "failed_attempts": 0,
     "takeovers": 0,
-    "timeline": {"arrival": 1764510000.1, "started": None, "first_token": None, "ended": None},
+    "timeline": {
+        "arrival": 1764510000.1,
+        "started": None,
+        "pieces": [],
+        "first_token": None,
+        "tokens": [],
+        "ended": None,
+    },
     "error": None,
 }
 _TOLD: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json": {"example": _STATE}}}}
