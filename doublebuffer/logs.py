@@ -26,6 +26,9 @@ class _JsonLine(logging.Formatter):
 
 def set_up_logs(settings: Settings) -> None:
     """Sets the process's logging; called once, by the command."""
+    # What no line of ours tells, and would be found out for each: thread, process, and the place in the code.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None  # as the "Optimization" of Python's logging HOWTO has it
     sink = logging.StreamHandler()
     if settings.log_format == "json":
         sink.setFormatter(_JsonLine())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 _EXPOSED = (
     b"X-Request-Id, X-Doublebuffer-Id, X-Doublebuffer-Lane, X-Doublebuffer-Backend, X-Doublebuffer-Fallback, "
@@ -76,6 +77,7 @@ class Cors:
         return known
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def _is_address(name: bytes) -> bool:
     try:
         ipaddress.ip_address(name.decode("latin-1"))

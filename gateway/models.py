@@ -16,6 +16,11 @@ from buffer.names import model_key, queue_names
 from gateway.dialects.listing import tagged
 from policy.learned import UNKNOWN, Figures, together
 
+MOST_FOUND = 1024
+"""Names of which it is remembered what they mean,"""
+LONGEST_FOUND = 256
+"""if they have no more letters than so."""
+
 
 @dataclass(frozen=True, slots=True)
 class Offer:
@@ -111,12 +116,23 @@ class Models:
     workers: int = 0
     families: Families = field(default_factory=Families)
     _by_tail: dict[str, list[Model]] = field(default_factory=dict)
+    _found: dict[str, Model | None] = field(default_factory=dict, compare=False, repr=False)
 
     def find(self, name: str) -> Model | None:
         """The model that ``name`` means; None for none, and for one that could mean the models of two organisations.
 
         A model of just this name goes before another's name with an end that asks for something.
         """
+        if name in self._found:
+            return self._found[name]
+        found = self._find(name)
+        if len(name) <= LONGEST_FOUND:  # the client chooses what is remembered here
+            if len(self._found) >= MOST_FOUND:
+                self._found.clear()
+            self._found[name] = found
+        return found
+
+    def _find(self, name: str) -> Model | None:
         if (model := self._served(name)) is not None:
             return model
         for base, wish in self.families.split(name):
