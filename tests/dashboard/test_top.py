@@ -1,0 +1,153 @@
+"""``doublebuffer top``: its frame, and the command in a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import pty
+import re
+import signal
+import struct
+import sys
+import termios
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from buffer.glance import away, figures, glance
+from buffer.setting_values import ApiKey
+from doublebuffer.top_frame import Paper, fit, frame, plain
+from tests.dashboard.test_glance import engine, seen
+from tests.gateway.rig import rig
+from tests.rig.processes import clean_environment, run_to_end
+from tests.rig.redis_server import RedisServer
+
+NOTHING = figures({}, 1000.0)
+INK = re.compile(r"\x1b\[[\d;]*m")
+
+
+def shown(overview: Any, width: int = 100, height: int = 0, *, colours: bool = False) -> list[str]:
+    return frame({"version": "1.2.3"} | glance(overview, NOTHING), Paper(width, height, colours), note="12:00:00")
+
+
+def columns(line: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in line)
+
+
+def test_a_frame_tells_what_the_page_tells() -> None:
+    down = engine("old", up=False, error="Back end 'old' cannot be reached.")
+    text = "\n".join(shown(seen([engine(jobs=3, kv=500), down], waiting=4, oldest_s=9.0)))
+    assert "▲ 1 of 2 back ends can be reached. 3 under way, 4 wait, the longest for 9.0 s." in text
+    assert re.search(r"^fast +4 █+·+ +9\.0 s +3 ", text, re.MULTILINE)
+    assert re.search(r"^big +vLLM +up +███····· 3/8 +████···· 500/1\.0k ", text, re.MULTILINE)
+    assert re.search(r"^old +vLLM +down +Back end 'old' cannot be reached\.$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_no_line_is_longer_than_the_terminal(width: int) -> None:
+    names = [f"模型-{'x' * i}" for i in range(0, 60, 7)]
+    engines = [
+        engine(name, models=names, jobs=99999, limit=99999, error="Ä" * 300, up=i % 2 == 0)
+        for i, name in enumerate(names)
+    ]
+    lines = shown(seen(engines, waiting=123456, oldest_s=86400.0), width)
+    wide = max(lines, key=columns)
+    assert columns(wide) <= max(width, 80), wide
+
+
+def test_of_more_engines_than_there_are_lines_the_troubled_are_shown() -> None:
+    engines = [engine(f"e{i:02}", up=i != 17) for i in range(40)]
+    lines = shown(seen(engines), 100, 24)
+    assert len(lines) <= 24
+    assert any(line.startswith("e17") for line in lines)
+    assert any(re.fullmatch(r"… and \d+ more", line) for line in lines)
+    assert lines[-1].startswith("DEAD LETTERS")
+
+
+def test_nothing_that_a_terminal_would_obey_comes_through() -> None:
+    assert plain("a\x1b]0;owned\x07b\nc\u202e") == "a ]0;owned b c "
+    text = "\n".join(shown(seen([engine("x\x1b[2J", up=False, error="\x1b[31mred\r")])))
+    assert "\x1b" not in text
+    assert "\r" not in text
+    coloured = "\n".join(shown(seen([engine()]), colours=True))
+    assert "\x1b" not in INK.sub("", coloured)
+
+
+def test_cut_to_columns() -> None:
+    assert [fit("abc", 3), fit("abcd", 3), fit("a", 3), fit("模型名", 4)] == ["abc", "ab…", "a  ", "模… "]
+
+
+def test_a_store_that_is_away_is_told_first() -> None:
+    told = away("Redis cannot be reached.", 1000.0, None)
+    assert frame({"version": "1"} | told, Paper(80, 24, False))[1] == "✕ Redis cannot be reached."
+
+
+async def test_from_a_gateway_with_its_key(tmp_path: Path) -> None:
+    async with rig(api_keys=[ApiKey(name="ann", key="k-ann")]) as r:
+        code, out, _ = await run_to_end(["top", "--once", "--url", r.url, "--key", "k-ann"], directory=tmp_path)
+        assert code == 0
+        assert "● All is well. Nobody waits." in out
+        assert re.search("^engine +", out, re.MULTILINE)
+        code, out, log = await run_to_end(["top", "--once", "--url", r.url], directory=tmp_path)
+        assert (code, out) == (2, "")
+        assert log == "doublebuffer: --key: this gateway asks for a key, and nobody there has this one.\n"
+    code, _, log = await run_to_end(["top", "--once", "--url", "http://127.0.0.1:1"], directory=tmp_path)
+    assert (code, log) == (2, "doublebuffer: --url: http://127.0.0.1:1 does not answer.\n")
+
+
+async def test_from_redis_in_a_terminal(redis_server: RedisServer, tmp_path: Path) -> None:
+    """It takes the terminal, follows its size, ends by q and by Ctrl-C, and gives the terminal back."""
+    for word in (b"q", b"\x03"):
+        ours, theirs = pty.openpty()
+        _resize(theirs, 24, 80)
+        before = termios.tcgetattr(theirs)
+        prefix = ("--key-prefix", f"t-{os.getpid()}")
+        child = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "doublebuffer", "top", "--redis-url", redis_server.url, *prefix),
+            env=clean_environment(),
+            cwd=tmp_path,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        try:
+            told = await _until(ours, "No worker is running", "DEAD LETTERS")
+            assert told.startswith("\x1b[?1049h")
+            _resize(theirs, 30, 130)
+            child.send_signal(signal.SIGWINCH)
+            wide = await _until(ours, "MODELS")
+            assert "MODELS" not in told
+            assert "KIND" in wide
+            os.write(ours, word)
+            if word == b"\x03":
+                child.send_signal(signal.SIGINT)
+            async with asyncio.timeout(20):
+                assert await child.wait() == 0
+            assert "\x1b[?1049l" in await _until(ours, "\x1b[?1049l")
+            assert termios.tcgetattr(theirs)[3] == before[3]
+        finally:
+            if child.returncode is None:
+                child.kill()
+            os.close(ours)
+            os.close(theirs)
+
+
+def _resize(terminal: int, lines: int, width: int) -> None:
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, width, 0, 0))
+
+
+async def _until(terminal: int, *words: str) -> str:
+    """What was written, once all of these words have been."""
+    os.set_blocking(terminal, False)
+    told = b""
+    async with asyncio.timeout(30):
+        while not all(word in told.decode(errors="replace") for word in words):
+            try:
+                told += os.read(terminal, 65536)
+            except BlockingIOError:
+                await asyncio.sleep(0.02)
+    return told.decode(errors="replace")
