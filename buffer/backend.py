@@ -23,6 +23,24 @@ class BackendSpec(Struct, omit_defaults=True, kw_only=True, forbid_unknown_field
     num_ctx: int | None = None
     pool: str = "default"
     fallback_for: list[str] = []
+    start: list[str] = []
+    """A spare's: the command that starts it, as program and arguments. Without ``stop`` it is the engine's own
+    process, and is ended to stop it."""
+    stop: list[str] = []
+    """The command that stops it; ``start`` then ends by itself once the engine is on its way."""
+    scale: str = ""
+    """A spare in Kubernetes: its Deployment, as ``namespace/name``, or ``name`` in the worker's own namespace."""
+    start_above_seconds: float = 30.0
+    """It is started when the predicted wait for one of its models passes this, or when no other serves it."""
+    idle_stop_seconds: float = 600.0
+    """It is stopped after so long without work."""
+    start_timeout_seconds: float = 300.0
+    """It has to answer so long after its start."""
+
+    @property
+    def spare(self) -> bool:
+        """Whether it is started and stopped as it is needed."""
+        return bool(self.start or self.scale)
 
     def __repr__(self) -> str:
         """Without the key, so that no log or traceback can hold it."""

@@ -20,6 +20,7 @@ MEMORY_S = 86400
 """Lifetimes of what back ends are known by; what has run out is noted anew."""
 INBOX_S = 15
 """Begun anew by each watch (every 5 s)."""
+SPARE_S = 86400
 CTL_S = 60
 BODY_S = 60
 """Lifetime of a large body that was put ahead of its submit."""
@@ -190,6 +191,12 @@ class Keys:
     def state(self, backend: str) -> str:
         """What is known of a back end: JSON ``BackendState``, with a lifetime."""
         return f"{self.base}state:{backend}"
+
+    def spare(self, backend: str) -> str:
+        """Hash, of a back end that is started when it is needed: ``owner``, the worker that decides about it, ``until``
+        when, µs, the ``fence`` of that; and ``stand``, how it stands, in words of the workers' own.
+        """
+        return f"{self.base}spare:{backend}"
 
     @property
     def states(self) -> str:

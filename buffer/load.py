@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -15,6 +15,10 @@ from buffer.access import Store
 from buffer.backend import Kind, ModelInfo
 from buffer.keys import Keys
 from buffer.names import queue_names
+
+SparePhase = Literal["stopped", "starting", "up", "closing", "stopping", "failed"]
+"""How a spare stands. ``closing``: it takes nothing new and is stopped if nobody wants it; ``failed``: it could not be
+started, and is left alone for a while."""
 
 
 class BackendState(Struct, omit_defaults=True, kw_only=True):
@@ -45,6 +49,16 @@ class BackendState(Struct, omit_defaults=True, kw_only=True):
     """Back ends that it stands in for."""
     learned: dict[str, dict[str, tuple[float, float]]] = {}
     """Upstream name of a model → name of a figure → what its use has shown it to be, and the samples behind that."""
+
+    spare: Literal[""] | SparePhase = ""
+    """Of one that is started when it is needed; empty: of any other."""
+    comes_in_s: float = 0.0
+    """Of a spare: how long it may take from its start until it answers."""
+
+    @property
+    def comes(self) -> bool:
+        """It is down, and somebody starts it for those who wait."""
+        return not self.up and self.spare not in ("", "failed")
 
     def queues(self) -> set[str]:
         """The queues of the models that it serves, or served when it was last up."""

@@ -36,6 +36,7 @@ _TYPES = {
     "pace": "string",
     "places": "hash",
     "memory": "hash",
+    "spare": "hash",
     "backends": "set",
     "models": "zset",
     "inputs": "hash",

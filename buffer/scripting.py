@@ -51,6 +51,7 @@ SCRIPTS = (
     "claim",
     "create",
     "depths",
+    "hold",
     "leave",
     "peek",
     "place",

@@ -17,6 +17,7 @@ from msgspec import Struct
 from buffer.backend import BackendSpec, Kind
 from buffer.job import Lane
 from buffer.model_records import ModelRecord
+from buffer.spare_values import check_spare
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 .:/@+()_-]{0,63}")
 """It stands in a header, in metrics and in keys."""
@@ -117,6 +118,7 @@ def _check_backend(spec: BackendSpec, seen: set[str]) -> None:
             raise ValueError(f"back end {spec.name!r} has {field} below 1")
     if any(not _NAME.fullmatch(name) for name in spec.fallback_for):
         raise ValueError(f"back end {spec.name!r} has a name in fallback_for that no back end can have")
+    check_spare(spec)
 
 
 def _check_fallbacks(specs: Sequence[BackendSpec]) -> None:

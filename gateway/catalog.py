@@ -123,6 +123,8 @@ class Catalog:
                 raise _unavailable("No back end can be reached at the moment.")
             return None
         if not model.up:
+            if model.failure:
+                raise _unavailable(f"The back end that serves '{model.name}' could not be started: {model.failure}")
             raise _unavailable(f"No back end that serves '{model.name}' can be reached at the moment.")
         return model
 

@@ -21,7 +21,7 @@ from gateway.catalog import STORE_AWAY, Catalog
 from gateway.client import until_left
 from gateway.dialects.embeddings import Asked, Figures
 from gateway.dialects.errors import failure_of, headers
-from gateway.ending import expire, outcome_of
+from gateway.ending import expire_later, outcome_of
 from gateway.intake import owner_of, user_of
 from gateway.models import Model
 from gateway.pools import Pool
@@ -82,7 +82,7 @@ class Embeddings:
             inbox="",
             body=encode_embed(asked.embed),
             max_wait_us=round(settings.max_wait_seconds * 1e6),
-            timeout_us=round(settings.queue_timeout_seconds * 1e6),
+            timeout_us=round((settings.queue_timeout_seconds + model.comes_in_s) * 1e6),
             cost=max(1, sum(estimate_tokens(length_of(one)) for one in inputs)),
             kv=len(inputs),
             inputs=len(inputs),
@@ -107,7 +107,7 @@ class Embeddings:
         try:
             async with asyncio.TaskGroup() as group:
                 watcher = group.create_task(until_left(receive))
-                overdue = self._expire_later(job.id, follower, pool, group)
+                overdue = expire_later(group, pool, job, follower)
                 vectors, usage, end = await _gathered(follower, len(asked.embed.inputs))
                 overdue.cancel()
                 waited_s = max(0.0, (follower.started_at or submitted_at) - submitted_at)
@@ -165,16 +165,6 @@ class Embeddings:
         wait_s = retry_after_s(max(1.0, submitted.waiting / 2), rate)
         message = f"The queue of embeddings is full ({submitted.waiting} inputs are waiting); try again later."
         return Failure(message, 503, "queue_full", retry_after_s=wait_s)
-
-    def _expire_later(self, id: str, follower: Follower, pool: Pool, group: asyncio.TaskGroup) -> asyncio.TimerHandle:
-        """Whoever pulls a job that is too old ends it; but while all engines are busy, nobody pulls."""
-        timeout_s = self._settings.queue_timeout_seconds
-
-        def overdue() -> None:
-            if follower.started is None and not follower.closed:
-                group.create_task(expire(pool, id, timeout_s))
-
-        return asyncio.get_running_loop().call_later(timeout_s, overdue)
 
 
 async def _told(

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 
+from buffer.follower import Follower
 from buffer.job import End, Failure
+from buffer.records import NewJob
 from buffer.store import StoreUnavailable
 from buffer.telemetry import Outcome
 from gateway.pools import Pool
+
+
+def expire_later(group: asyncio.TaskGroup, pool: Pool, job: NewJob, follower: Follower) -> asyncio.TimerHandle:
+    """Whoever pulls a job that is too old ends it; but while all engines are busy, nobody pulls."""
+    timeout_s = job.timeout_us / 1e6
+
+    def overdue() -> None:
+        if follower.started is None and not follower.closed:
+            group.create_task(expire(pool, job.id, timeout_s))
+
+    return asyncio.get_running_loop().call_later(timeout_s, overdue)
 
 
 async def expire(pool: Pool, id: str, waited_s: float) -> None:

@@ -60,8 +60,20 @@ class Model:
 
     @property
     def up(self) -> bool:
-        """Whether any back end that serves it answered its last probe."""
-        return any(offer.state.up for offer in self.offers)
+        """Whether any back end that serves it answered its last probe, or is started for those who wait."""
+        return any(offer.state.up or offer.state.comes for offer in self.offers)
+
+    @property
+    def comes_in_s(self) -> float:
+        """Where nothing serves it now but what is started for those who wait: how long that may take. Else 0."""
+        if any(offer.state.up for offer in self.offers):
+            return 0.0
+        return max((offer.state.comes_in_s for offer in self.offers if offer.state.comes), default=0.0)
+
+    @property
+    def failure(self) -> str:
+        """Why what would be started for those who wait is not; empty: nothing would be."""
+        return next((offer.state.error for offer in self.offers if offer.state.spare == "failed"), "")
 
     @property
     def loaded(self) -> bool:

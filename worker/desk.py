@@ -56,7 +56,9 @@ class Desk:
     def able(self) -> bool:
         """Whether a call could go there."""
         engine = self.engine
-        return engine.up and not engine.doubt.is_set() and self.breaker.places(engine.clock()) != 0
+        return (
+            engine.up and not engine.closed and not engine.doubt.is_set() and self.breaker.places(engine.clock()) != 0
+        )
 
     def takes(self, queue: str) -> bool:
         """Whether a request of this queue could."""

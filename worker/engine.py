@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Literal
 
 from backends.base import Backend, Probe
 from buffer.backend import BackendSpec, ModelInfo
+from buffer.load import SparePhase
 from buffer.memory import Memory
 from buffer.names import queue_names
 from buffer.records import Limits
@@ -68,6 +70,12 @@ class Engine:
         """The last pull had room left, and nobody waits: until somebody comes, a place more is worth no other."""
         self.short = False
         """Jobs wait that did not fit at the last pull: whatever frees credit is worth another."""
+        self.spare: Literal[""] | SparePhase = "stopped" if backend.spec.spare else ""
+        """How it stands, if it is started when it is needed;"""
+        self.spare_error = ""
+        """what went wrong with that last;"""
+        self.closed = False
+        """and whether it is about to be stopped, and takes nothing new."""
         self._limit = 0
         self._loaded: frozenset[str] = frozenset()
         self._seen_at = 0.0
@@ -160,7 +168,7 @@ class Engine:
     @property
     def able(self) -> bool:
         """Whether jobs could go here, now or when a place is free."""
-        return self.up and not self.doubt.is_set() and self.breaker.places(self.clock()) != 0
+        return self.up and not self.closed and not self.doubt.is_set() and self.breaker.places(self.clock()) != 0
 
     def takes(self, queue: str, after: str) -> bool:
         """Whether a job of this queue could that the back end of the name ``after`` had and gave back."""
@@ -188,8 +196,8 @@ class Engine:
         return self.short or (self.backend.splits and lane != "fast")
 
     def places(self, slots: int) -> int:
-        """Jobs that this worker may take now, of ``slots`` in all; 0 while the back end is down or the breaker open."""
-        if self.probe is None or self.doubt.is_set():
+        """Jobs that this worker may take now, of ``slots`` in all; 0 while it is down, closing or the breaker open."""
+        if self.probe is None or self.closed or self.doubt.is_set():
             return 0
         free = slots - len(self.running)
         allowed = self.breaker.places(self.clock())

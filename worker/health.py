@@ -7,6 +7,7 @@ import logging
 import time
 
 from backends.base import BackendError, Probe
+from buffer.backend import ModelInfo
 from buffer.load import BackendState, publish_state, read_states, read_workers
 from buffer.store import StoreUnavailable
 from buffer.timing import wait_for
@@ -49,7 +50,8 @@ class Health:
             found = await self._probe()
         except BackendError as error:
             if engine.lost(error.message):
-                log.warning("back end %s is down: %s", engine.name, error.message)
+                level = logging.INFO if engine.spare else logging.WARNING
+                log.log(level, "back end %s is down: %s", engine.name, error.message)
                 self._pool.out_of_service(engine)
             return
         if found.doublebuffer:
@@ -120,7 +122,7 @@ class Health:
             up=engine.up,
             breaker_open=engine.breaker.state(engine.clock()) == "open",
             trial=engine.breaker.state(engine.clock()) == "half-open",
-            models=engine.models,
+            models=engine.models or self._told_models(),
             aliases=engine.spec.models,
             slots=(found.slots if found else None) or 0,
             limit=engine.told_limit,
@@ -128,7 +130,15 @@ class Health:
             probed_at=time.time(),
             loaded=found.loaded if found else [],
             simulated=bool(found and found.simulated),
-            error=engine.error,
+            error=(not engine.up and engine.spare_error) or engine.error,
+            spare=engine.spare,
+            comes_in_s=engine.spec.start_timeout_seconds if engine.spare else 0.0,
             fallback_for=engine.spec.fallback_for,
             learned=engine.learning.told(engine.served),
         )
+
+    def _told_models(self) -> list[ModelInfo]:
+        """Of a spare that this worker has not seen up: what another has."""
+        name = self._engine.name
+        told = (state.models for state in self._pool.states if state.name == name) if self._engine.spare else ()
+        return next(iter(told), [])

@@ -26,6 +26,7 @@ from worker.desk import Desk, EmbeddingPool
 from worker.dispatch import Dispatch
 from worker.doorbell import Controls, Doorbell
 from worker.drain import Drain
+from worker.elastic import Elastic
 from worker.embedding import begin_drains
 from worker.engine import Engine
 from worker.hand import Hand
@@ -135,6 +136,7 @@ class Worker:
         try:
             async with asyncio.TaskGroup() as services:
                 running = [services.create_task(service) for pool in self.pools for service in self._services(pool)]
+                running += [services.create_task(spare.run()) for spare in self._spares()]
                 running.append(services.create_task(self._telemetry.recent.run(self._store)))
                 await self._work(stop)
                 for task in running:
@@ -144,6 +146,13 @@ class Worker:
             for backend in self._backends:
                 await backend.aclose()
         log.info("worker %s has stopped", self.name)
+
+    def _spares(self) -> Iterable[Elastic]:
+        half = len(self.pools) // 2
+        for chats, embeddings in zip(self.pools[:half], self.pools[half:], strict=True):
+            for engine in chats.engines:
+                if engine.spec.spare:
+                    yield Elastic(chats, engine, [chats.lanes, embeddings.lanes])
 
     async def _leave(self) -> None:
         """So that nobody counts on this worker until its presence has run out."""

@@ -1,0 +1,26 @@
+"""The real llama.cpp server as a command of its own: ``python -m tests.elastic.llama PORT MODEL AFTER_S``."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.rig import llama
+
+
+def main(port: str, model: str, after_s: str) -> None:
+    time.sleep(float(after_s))
+    options = {"slots": 4, "context": 1024, "model": model, "port": int(port), "embeddings": False}
+    options["file"] = str(llama.MODEL_FILE)
+    # It runs until its input ends, and that ends with this process.
+    command = [sys.executable, str(Path(llama.__file__)), json.dumps(options)]
+    environment = os.environ | {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "1"}
+    raise SystemExit(subprocess.Popen(command, stdin=subprocess.PIPE, env=environment).wait())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
