@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import OrderedDict
 from collections.abc import Mapping
 from importlib.metadata import version
 
@@ -15,6 +16,8 @@ from buffer.store import Store
 from gateway.pools import Pool
 
 FRESH_S = 0.9
+REMEMBERED = 2000
+"""Jobs of which the ids are known here by what they were told of by."""
 
 
 class Watch:
@@ -24,6 +27,7 @@ class Watch:
         self._reading = asyncio.Lock()
         self._read_at = float("-inf")
         self._for_all = self._for_admins = b""
+        self._refs: OrderedDict[str, str] = OrderedDict()
         self._about = {"version": version("doublebuffer"), "embedded": store.embedded}
 
     async def look(self, *, admin: bool) -> bytes:
@@ -34,10 +38,21 @@ class Watch:
                     told = self._about | await self._lookout.look()
                     self._for_all = orjson.dumps(told)
                     self._for_admins = orjson.dumps(told | self._lookout.for_admins())
+                    if self._lookout.overview is not None:
+                        self._remember(self._lookout.overview.refs)
                     self._read_at = time.monotonic()
         return self._for_admins if admin else self._for_all
 
-    def id_of(self, ref: str) -> str | None:
-        """The id of a job under way that was told of by a part of it."""
-        seen = self._lookout.overview
-        return None if seen is None else seen.refs.get(ref)
+    async def id_of(self, ref: str) -> str | None:
+        """The id of a job that is under way, or was lately, and was told of by a part of it."""
+        if ref not in self._refs:
+            # Another process of this gateway may have told of it.
+            await self.look(admin=True)
+        return self._refs.get(ref)
+
+    def _remember(self, refs: Mapping[str, str]) -> None:
+        for ref, id in refs.items():
+            self._refs[ref] = id
+            self._refs.move_to_end(ref)
+        while len(self._refs) > max(REMEMBERED, len(refs)):
+            self._refs.popitem(last=False)

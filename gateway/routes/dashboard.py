@@ -12,6 +12,7 @@ from urllib.parse import parse_qs
 import orjson
 from fastapi import APIRouter, Request, Response
 
+from buffer.overview import REF_CHARS
 from buffer.store import StoreUnavailable
 from gateway.auth import ANYBODY, Holder, Keyring
 from gateway.call import Call, call_of
@@ -124,7 +125,7 @@ def dashboard_routes(services: Services) -> APIRouter:
             return viewer
         owner = None if sessions.sees_all(viewer) else _owner(call, viewer)
         try:
-            whole = watch.id_of(id) or id if owner is None else id
+            whole = (await watch.id_of(id) or id) if owner is None and len(id) == REF_CHARS else id
             return _json(200, await timeline(pools, services.intake, whole, owner))
         except Refusal as refusal:
             return _json(refusal.failure.status, refusal.failure.message)
