@@ -13,7 +13,7 @@ from policy.credit import Credit, Need, fits, for_waiting, may_go_first, may_pas
 from policy.flight import Carried, Flight
 from policy.lane import SHORT_LANES
 from policy.lineup import Lineup, Waiting
-from policy.segment import next_piece, prefill_room
+from policy.segment import next_piece, pause_after, prefill_room
 
 LOOK_AT: Final = 16
 """Jobs that a pull looks at and leaves before it gives up."""
@@ -144,6 +144,13 @@ class _Pull:
         elif job.due_at is not None and job.due_at < self._bar_at:
             self._bar_at, self._barred = job.due_at, need
 
+    def _pace(self, tokens: int) -> None:
+        """Something goes to be read. What is less than the least of pieces holds back the next by its part."""
+        least = max(1, self._credit.segment // QUARTERS)
+        self._flight.next_piece_at = max(
+            self._flight.next_piece_at, self._now + self._credit.pause * min(1.0, tokens / least)
+        )
+
     def _upto(self, lane: str, prompt: int, read: int, *, splits: bool) -> int:
         """Up to which token the next piece goes; ``prompt``: all that is left."""
         upto = next_piece(prompt, read, self._credit.segment, self._free) if splits and lane != "fast" else None
@@ -168,7 +175,8 @@ class _Pull:
         )
         self._result.jobs.append((job, 0 if upto == job.prompt else upto))
         if self._credit.segment and job.lane != "fast":
-            self._flight.next_piece_at = self._now + self._credit.pause
+            pause = pause_after(upto - read, self._credit.segment, self._credit.pause)
+            self._flight.next_piece_at = max(self._flight.next_piece_at, self._now + pause)
 
     def _go_on(self, half: Carried) -> bool:
         """Sends the next piece of a prompt, if it may go now."""
@@ -180,7 +188,7 @@ class _Pull:
             fit = False
         if fit:
             self._flight.send(half.id, upto)
-            self._flight.next_piece_at = self._now + self._credit.pause
+            self._pace(tokens)
             self._result.pieces.append(Piece(half.id, 0 if upto == half.prompt else upto))
         self._read_later = True
         return fit

@@ -44,3 +44,10 @@ def pause_s(segment: int, rate: float) -> float:
     ``rate`` tokens a second: else it would take both in one step, and have none for the next.
     """
     return PAUSE * segment / rate if rate > 0 else 0.0
+
+
+def pause_after(tokens: int, segment: int, pause: float) -> float:
+    """The part of ``pause`` that a prompt of so many ``tokens`` is worth: all of it from a least piece on. Many small
+    ones, one after the other, would else hold back for ever what is read in pieces.
+    """
+    return pause * min(1.0, tokens / max(1, segment // QUARTERS))

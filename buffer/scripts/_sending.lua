@@ -7,10 +7,12 @@ local function sending_of(pull)
   local load_key, pace_key = P .. 'load:' .. pull.backend, P .. 'pace:' .. pull.backend
   local tags, sending = {}, {granted = {}, pieces = {}, read_later = false}
   sending.next_at = credit.segment > 0 and tonumber(call('GET', pace_key) or '0') or 0
-  local function sent_to_be_read()
+  -- So many tokens, or one that holds back the next for the whole pause.
+  local function sent_to_be_read(tokens)
     if credit.segment > 0 then
-      sending.next_at = now + pull.pause
-      call('SET', pace_key, int(sending.next_at), 'EX', PACE_S)
+      local share = tokens and math.min(1, tokens / math.max(1, math.floor(credit.segment / QUARTERS))) or 1
+      sending.next_at = math.max(sending.next_at, now + pull.pause * share)
+      call('SET', pace_key, string.format('%.2f', sending.next_at), 'EX', PACE_S)
     end
   end
   function sending.measure()
@@ -49,7 +51,7 @@ local function sending_of(pull)
       memory.sent(j)
     end
     if j.lane ~= 'fast' then
-      sent_to_be_read()
+      sent_to_be_read(j.upto - j.had)
     end
     pull.places.take(j)
     mark(j, 0, 'start', j.base)
@@ -73,11 +75,11 @@ local function sending_of(pull)
     if not j then
       return false
     end
+    sent_to_be_read(upto - half.upto)
     flight.send(half, upto)
     j.upto = upto
     call('HSET', j.key, 'upto', int(upto))
     call('HSET', load_key, j.id, share(j))
-    sent_to_be_read()
     local told = upto < half.prompt and int(upto) or '0'
     if j.worker == pull.worker then
       sending.pieces[#sending.pieces + 1] = {j.id, int(j.fence), told}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from policy.segment import next_piece, pause_s, piece_tokens, prefill_room
+from policy.segment import next_piece, pause_after, pause_s, piece_tokens, prefill_room
 
 
 def test_a_piece_shrinks_with_what_was_read_and_with_the_memory_in_use() -> None:
@@ -34,3 +34,7 @@ def test_two_pieces_are_under_way_one_after_the_other() -> None:
     assert prefill_room(512, 0.5) == 512
     assert pause_s(512, 6_400.0) == pytest.approx(0.02)
     assert pause_s(512, 0.0) == 0.0
+
+
+def test_less_than_a_piece_is_worth_its_part_of_the_pause() -> None:
+    assert [pause_after(tokens, 512, 0.08) for tokens in (0, 32, 128, 4_000)] == [0.0, 0.02, 0.08, 0.08]

@@ -91,7 +91,7 @@ class Both:
         for piece in pulled.pieces:
             one = self.running[piece.id]
             one.upto = piece.upto or one.prompt
-        look_in = 0 if picks.look_at is None else picks.look_at - self.now
+        look_in = 0 if picks.look_at is None else round(picks.look_at - self.now)
         assert pulled.look_in_us == look_in
         load = await self.lanes.load(backend)
         assert (load.jobs, load.kv, load.prefill, load.long) == (
