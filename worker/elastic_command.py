@@ -78,14 +78,16 @@ class Command:
         self._answers = self._ending = False
         # Without a stop command nobody else would end it where this worker is killed.
         bound = [setpriv, "--pdeathsig", "TERM"] if not self._stop and (setpriv := shutil.which("setpriv")) else []
-        self._process = await self._run([*bound, *self._start])
+        self._process = await self._run(self._start, bound)
         self._reading = tasks.create_task(self._read(self._process))
 
-    async def _run(self, command: Sequence[str]) -> asyncio.subprocess.Process:
+    @staticmethod
+    async def _run(command: Sequence[str], bound: Sequence[str] = ()) -> asyncio.subprocess.Process:
         if shutil.which(command[0], path=os.environ.get("PATH")) is None:
             raise MeansError(f"There is no program {command[0]!r} here.")
         try:
             return await asyncio.create_subprocess_exec(
+                *bound,
                 *command,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""The real llama.cpp server as a command of its own: ``python -m tests.elastic.llama PORT MODEL AFTER_S``."""
+"""The real llama.cpp server as a command of its own: ``python tests/elastic/llama.py PORT MODEL AFTER_S``."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import sys
 import time
 from pathlib import Path
 
-from tests.rig import llama
+TESTS = Path(__file__).parents[1]
 
 
 def main(port: str, model: str, after_s: str) -> None:
     time.sleep(float(after_s))
     options = {"slots": 4, "context": 1024, "model": model, "port": int(port), "embeddings": False}
-    options["file"] = str(llama.MODEL_FILE)
+    options["file"] = str(TESTS / "fixtures" / "tiny-qwen3-f32.gguf")
     # It runs until its input ends, and that ends with this process.
-    command = [sys.executable, str(Path(llama.__file__)), json.dumps(options)]
+    command = [sys.executable, str(TESTS / "rig" / "llama.py"), json.dumps(options)]
     environment = os.environ | {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "1"}
     raise SystemExit(subprocess.Popen(command, stdin=subprocess.PIPE, env=environment).wait())
 

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -138,4 +139,4 @@ async def nobody_decides(lanes: Lanes) -> bool:
 
 def llama_command(port: int, *, model: str, after_s: float = 0.0) -> list[str]:
     """Starts the real llama.cpp server in the foreground."""
-    return [sys.executable, "-m", "tests.elastic.llama", str(port), model, str(after_s)]
+    return [sys.executable, str(Path(__file__).with_name("llama.py")), str(port), model, str(after_s)]
