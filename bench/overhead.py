@@ -68,7 +68,7 @@ async def run_overhead(arguments: argparse.Namespace, scripts: Mapping[str, str]
             site = Site(stack, File(folder), PATH_CORE)
             engine = await _engine(site)
             found, absent = await _start(site, engine, names)
-            rounds = await _rounds(rows, found, arguments.rounds)
+            rounds = await _rounds(rows, found, arguments.rounds, arguments.rest)
         many: dict[str, float] = {}
         if WAITING in keys:
             async with AsyncExitStack() as stack:
@@ -105,7 +105,9 @@ async def _start(site: Site, engine: int, names: Iterable[str]) -> tuple[list[Pa
     return found, absent
 
 
-async def _rounds(rows: Iterable[Row], found: list[Path], count: int) -> dict[str, dict[str, list[Figures]]]:
+async def _rounds(
+    rows: Iterable[Row], found: list[Path], count: int, rest_s: float
+) -> dict[str, dict[str, list[Figures]]]:
     out: dict[str, dict[str, list[Figures]]] = {}
     for row in rows:
         mine = [path for path in found if path.name in row.paths]
@@ -116,7 +118,7 @@ async def _rounds(rows: Iterable[Row], found: list[Path], count: int) -> dict[st
             # Whoever goes first in one round goes last in the next.
             for path in mine if number % 2 == 0 else reversed(mine):
                 of_row[path.name].append(await measure(row, path))
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(rest_s)
         print(f"  {row.title}: done", file=sys.stderr, flush=True)
     return out
 

@@ -25,6 +25,13 @@ def add_parser(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="of each row (default: 5)")
     parser.add_argument("--paths", metavar="A,B", help="only these (default: all that are installed)")
     parser.add_argument("--rows", metavar="A,B", help="only these (default: all)")
+    parser.add_argument(
+        "--rest",
+        type=float,
+        default=0.05,
+        metavar="SECONDS",
+        help="pause between two measures, in which others may have the machine (default: 0.05)",
+    )
     parser.add_argument("--svg", metavar="FILE", help="also draws the costs of all paths")
     parser.add_argument("--json", metavar="FILE", help="also writes all figures, each round's among them")
 
