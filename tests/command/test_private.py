@@ -18,7 +18,7 @@ async def test_it_is_there_and_gone_with_the_command() -> None:
         await store.aclose()
         folder = os.path.dirname(url.removeprefix("unix://"))
         assert os.stat(folder).st_mode & 0o077 == 0
-    assert not os.path.exists(folder)
+    assert not await asyncio.to_thread(os.path.exists, folder)
 
 
 async def test_killed_it_is_started_again(monkeypatch) -> None:
