@@ -79,6 +79,7 @@ def glance(seen: Overview, known: Figures) -> dict[str, Any]:
         "lanes": [
             msgspec.to_builtins(lane) | known.lanes.get(lane.name, _times("first", Counter())) for lane in seen.lanes
         ],
+        "queues": msgspec.to_builtins(seen.queues),
         "engines": [
             msgspec.to_builtins(engine) | {"tokens_per_s": known.rates.get(engine.name, 0.0)} for engine in seen.engines
         ],

@@ -10,8 +10,9 @@ from typing import Any
 from buffer.access import Store
 from buffer.glance import Figures, away, figures, for_admins, glance
 from buffer.lanes import Lanes
-from buffer.overview import Overview, read_overview
+from buffer.overview import Overview
 from buffer.recent import Sums
+from buffer.survey import read_overview
 from buffer.trouble import SILENT, StoreUnavailable
 
 PATIENCE_S = 2.0

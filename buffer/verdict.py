@@ -17,6 +17,7 @@ FULL = 0.9
 MUCH_READING = 4096
 """Prompt tokens that an engine has to read, from which on they are worth a sentence."""
 MANY_FAIL = 0.05
+LONGEST_REASON = 160
 NAMED = 3
 """So many back ends are named, the others counted."""
 
@@ -112,7 +113,7 @@ def _breakers(troubled: Sequence[EngineView]) -> list[str]:
 
 def _crowd(seen: Overview, waiting: int) -> list[str]:
     able = [engine for engine in seen.engines if engine.up and engine.breaker == "closed" and engine.limit]
-    told = []
+    told = _queue(seen, waiting)
     full = [engine for engine in able if engine.jobs >= engine.limit]
     claimed = [engine for engine in able if engine.kv_tokens and engine.kv >= FULL * engine.kv_tokens]
     if waiting and able and len(full) == len(able):
@@ -126,6 +127,18 @@ def _crowd(seen: Overview, waiting: int) -> list[str]:
         tokens = sum(engine.reading for engine in reading)
         told.append(f"Long prompts are being read: {tokens:,} tokens at {_names(reading)}.")
     return told
+
+
+def _queue(seen: Overview, waiting: int) -> list[str]:
+    """For which model they wait, where that tells more than that they do."""
+    if not seen.queues or len(seen.engines) < 2:
+        return []
+    longest = seen.queues[0]
+    if 2 * longest.waiting < waiting or len(longest.engines) == len(seen.engines):
+        return []
+    who = "They wait" if longest.waiting >= waiting else f"{longest.waiting} of them wait"
+    by = " and ".join(longest.engines) if 0 < len(longest.engines) <= NAMED else f"{len(longest.engines)} back ends"
+    return [f"{who} for {longest.model}, which is served by {by}."]
 
 
 def _minute(minute: Minute) -> list[str]:
@@ -155,6 +168,7 @@ def _names(engines: Sequence[EngineView]) -> str:
 def _of(engine: EngineView) -> str:
     """Why a back end is down; by its name where the reason has none."""
     reason = (engine.error or f"{engine.name} was not reached").rstrip(".")
+    reason = reason if len(reason) <= LONGEST_REASON else f"{reason[:LONGEST_REASON]}…"
     return f"{reason}." if engine.name in reason else f"{engine.name}: {reason}."
 
 

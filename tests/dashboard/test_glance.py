@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from buffer.glance import away, figures, for_admins, glance
-from buffer.overview import EngineView, JobView, LaneView, LetterView, Overview, WorkerView
+from buffer.overview import EngineView, JobView, LaneView, LetterView, Overview, QueueView, WorkerView
 from buffer.recent import SLOT_S, SLOTS, last_slot, read_counts
 from buffer.verdict import Minute, judge
 
@@ -18,7 +18,8 @@ WORKER = WorkerView(id="w", age_s=3.0, backends=["big"], draining=False)
 def engine(name: str = "big", **changes: Any) -> EngineView:
     facts: dict[str, Any] = {
         "name": name, "kind": "vllm", "pool": "default", "up": True, "breaker": "closed", "error": "", "jobs": 0,
-        "limit": 8, "kv": 0, "kv_tokens": 1000, "reading": 0, "models": ["m"], "loaded": [], "fallback_for": [],
+        "limit": 8, "kv": 0, "kv_tokens": 1000, "reading": 0, "models": ["m"],
+        "model_count": 1, "loaded": [], "fallback_for": [],
         "simulated": False,
     }  # fmt: skip
     return EngineView(**(facts | changes))
@@ -54,6 +55,17 @@ def seen(engines: Sequence[EngineView], *, waiting: int = 0, oldest_s: float = 0
             "strained",
             "1 of 2 back ends can be reached. Nobody waits.",
             ["Back end 'small' cannot be reached."],
+        ),
+        (
+            seen(
+                [engine(), engine("small", jobs=8, models=["tiny"])],
+                waiting=4,
+                queues=[QueueView(model="tiny", waiting=4, engines=["small"])],
+            ),
+            Minute(),
+            "ok",
+            "All is well. 8 under way, 4 wait.",
+            ["They wait for tiny, which is served by small.", "All places are taken at small."],
         ),
         (seen([engine(up=False)]), Minute(), "broken", "The back end big cannot be reached.", ["big was not reached."]),
         (seen([engine()], workers=[]), Minute(), "broken", "No worker is running, so nothing is answered.", []),

@@ -28,8 +28,14 @@ pytestmark = [pytest.mark.debian, pytest.mark.asyncio(loop_scope="module"), pyte
 CONTRAST = """(() => {
   const known = new Map();
   const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
-  const rgb = (colour) => { if (known.has(colour)) return known.get(colour); canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
-    const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data; known.set(colour, [r, g, b, a / 255]); return known.get(colour); };
+  const rgb = (colour) => {
+    if (known.has(colour)) return known.get(colour);
+    canvas.clearRect(0, 0, 1, 1);
+    canvas.fillStyle = colour;
+    canvas.fillRect(0, 0, 1, 1);
+    const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data;
+    known.set(colour, [r, g, b, a / 255]);
+    return known.get(colour); };
   const over = ([r, g, b, a], [x, y, z]) => [r * a + x * (1 - a), g * a + y * (1 - a), b * a + z * (1 - a)];
   const behind = (node) => { const layers = [];
     for (let at = node; at; at = at.parentElement) {
@@ -176,6 +182,7 @@ async def test_twenty_engines_and_hundreds_of_models(browser: Browser, pictures:
         while len(page.asked) < asked + 2:
             await asyncio.sleep(0.05)
         assert await page.run(f"document.querySelector('{card} details').open")
+        assert "and 240 more" in await page.text(f"{card} li:last-child")
         assert await page.run(f"document.querySelector('{card} li').textContent") == "model-007:14b"
         assert await page.run(f"document.querySelector('{card}').getBoundingClientRect().height") < 500
         await page.picture(pictures / "many.png")

@@ -64,6 +64,7 @@ async def test_it_tells_who_waits_and_who_runs() -> None:
         fast = next(lane for lane in told["seen"]["lanes"] if lane["name"] == "fast")
         assert (fast["waiting"], fast["running"]) == (1, 1)
         assert fast["oldest_s"] > 0
+        assert told["seen"]["queues"] == [{"model": "qwen3:0.6b", "waiting": 1, "engines": ["engine"]}]
         (engine,) = told["seen"]["engines"]
         assert (engine["name"], engine["jobs"], engine["limit"], engine["up"]) == ("engine", 1, 8, True)
         assert [worker["id"] for worker in told["seen"]["workers"]] == ["hands"]

@@ -82,14 +82,15 @@ function update(card, engine) {
   show(details, engine.models.length > 1);
   show(model, engine.models.length === 1);
   write(model, engine.models[0] ?? '');
-  const served = plural(engine.models.length, 'model');
+  const served = plural(engine.model_count, 'model');
   write(summary, engine.loaded.length ? `${served}, ${number(engine.loaded.length)} in memory` : served);
   const known = JSON.stringify([engine.models, engine.loaded]);
   if (models.dataset.known !== known) {
     models.dataset.known = known;
     const loaded = new Set(engine.loaded);
-    const sorted = [...engine.models].sort((a, b) => loaded.has(b) - loaded.has(a));
-    models.replaceChildren(...sorted.map((name) => el('li', loaded.has(name) ? 'loaded' : '', name)));
+    const more = engine.model_count - engine.models.length;
+    models.replaceChildren(...engine.models.map((name) => el('li', loaded.has(name) ? 'loaded' : '', name)));
+    if (more > 0) models.append(el('li', 'none', `and ${number(more)} more, which /v1/models lists`));
   }
 }
 
@@ -98,6 +99,6 @@ export function drawEngines(engines) {
   const down = engines.filter((engine) => !engine.up).length;
   write(count, engines.length > 1 || down ? `${number(engines.length - down)} of ${number(engines.length)} up` : '');
   keyed(box, sorted, (engine) => `${engine.pool} ${engine.name}`, make, update);
-  if (!engines.length) box.replaceChildren(el('p', 'none', 'None is known yet. Workers tell of them once they run.'));
+  if (!engines.length) box.replaceChildren(el('p', 'none whole', 'None is known yet. Workers tell of them once they run.'));
   else box.querySelector(':scope > p')?.remove();
 }

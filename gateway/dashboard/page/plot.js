@@ -23,7 +23,7 @@ function drawing() {
 }
 
 // The runs of a line that has gaps where nothing happened.
-function runs(values, top) {
+function runs(values, top, scale) {
   const found = [];
   let run = null;
   values.forEach((value, i) => {
@@ -32,7 +32,7 @@ function runs(values, top) {
       return;
     }
     if (!run) found.push((run = []));
-    run.push([(i / Math.max(1, values.length - 1)) * WIDTH, HEIGHT - (Math.min(value, top) / top) * (HEIGHT - 3)]);
+    run.push([(i / Math.max(1, values.length - 1)) * WIDTH, HEIGHT - scale(Math.min(value, top) / top) * (HEIGHT - 3)]);
   });
   return found;
 }
@@ -67,16 +67,16 @@ export class Line {
     });
   }
 
-  draw(values, { high = [], least = 0, sentence, read, span }) {
+  draw(values, { high = [], least = 0, sentence, read, span, scale = (part) => part }) {
     const known = [...values, ...high].filter((value) => value !== null);
     const top = Math.max(least, ...known) || 1;
     this.count = values.length;
     this.read = read;
     this.span = span;
-    const found = runs(values, top);
+    const found = runs(values, top, scale);
     this.parts.area.setAttribute('d', area(found));
     this.parts.line.setAttribute('d', line(found));
-    this.parts.high.setAttribute('d', line(runs(high, top)));
+    this.parts.high.setAttribute('d', line(runs(high, top, scale)));
     this.svg.setAttribute('aria-label', sentence);
     this.pick(this.point);
   }
