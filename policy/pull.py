@@ -144,13 +144,6 @@ class _Pull:
         elif job.due_at is not None and job.due_at < self._bar_at:
             self._bar_at, self._barred = job.due_at, need
 
-    def _pace(self, tokens: int) -> None:
-        """Something goes to be read. What is less than the least of pieces holds back the next by its part."""
-        least = max(1, self._credit.segment // QUARTERS)
-        self._flight.next_piece_at = max(
-            self._flight.next_piece_at, self._now + self._credit.pause * min(1.0, tokens / least)
-        )
-
     def _upto(self, lane: str, prompt: int, read: int, *, splits: bool) -> int:
         """Up to which token the next piece goes; ``prompt``: all that is left."""
         upto = next_piece(prompt, read, self._credit.segment, self._free) if splits and lane != "fast" else None
@@ -188,7 +181,7 @@ class _Pull:
             fit = False
         if fit:
             self._flight.send(half.id, upto)
-            self._pace(tokens)
+            self._flight.next_piece_at = self._now + self._credit.pause
             self._result.pieces.append(Piece(half.id, 0 if upto == half.prompt else upto))
         self._read_later = True
         return fit

@@ -12,7 +12,7 @@ local function sending_of(pull)
     if credit.segment > 0 then
       local share = tokens and math.min(1, tokens / math.max(1, math.floor(credit.segment / QUARTERS))) or 1
       sending.next_at = math.max(sending.next_at, now + pull.pause * share)
-      call('SET', pace_key, string.format('%.2f', sending.next_at), 'EX', PACE_S)
+      call('SET', pace_key, string.format('%.17g', sending.next_at), 'EX', PACE_S)
     end
   end
   function sending.measure()
@@ -75,7 +75,7 @@ local function sending_of(pull)
     if not j then
       return false
     end
-    sent_to_be_read(upto - half.upto)
+    sent_to_be_read()
     flight.send(half, upto)
     j.upto = upto
     call('HSET', j.key, 'upto', int(upto))
