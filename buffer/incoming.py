@@ -19,6 +19,8 @@ log = logging.getLogger("doublebuffer.buffer")
 
 READ_AT_ONCE = 500
 READ_BLOCK_S = 30.0
+TRIM_AT = 64
+"""Entries that were read, at which they are dropped; fewer, once nothing has come for ``READ_BLOCK_S``."""
 STRAYS = 16384
 
 
@@ -37,10 +39,12 @@ class Incoming:
             return
         key = self._lanes.keys.inbox(name)
         last = "0-0"
+        kept = 0
         backoff = Backoff()
         away = False
         while True:
-            trim = {key: last} if last != "0-0" else None
+            # Not each time: it costs as much as a read.
+            trim = {key: last} if kept >= TRIM_AT else None
             # The first read after an outage waits for nothing: an inbox that the store has lost would be waited for in
             # vain, and its jobs with it.
             block_s = 0.0 if away else READ_BLOCK_S
@@ -54,7 +58,11 @@ class Incoming:
                 away = False
                 backoff.reset()
                 on_back()
+            kept = 0 if trim else kept
+            if not got and kept:
+                kept = TRIM_AT
             for _, entries in got:
+                kept += len(entries)
                 for entry_id, fields in entries:
                     last = entry_id
                     self._take(fields)
