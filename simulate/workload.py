@@ -88,8 +88,11 @@ def read_trace(path: Path) -> list[Arrival]:
     ``cached_prefix_tokens_infinite_cache`` where it is there, and leaves any other. Raises ``TraceError`` on a file
     that is none, ``OSError`` on one that cannot be read.
     """
-    with path.open(encoding="utf-8-sig", newline="") as lines:
-        return parse_trace(lines, name=path.name)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as lines:
+            return parse_trace(lines, name=path.name)
+    except (UnicodeDecodeError, csv.Error):
+        raise TraceError(f"{path.name} is no CSV in UTF-8") from None
 
 
 def parse_trace(lines: Iterable[str], *, name: str = "trace") -> list[Arrival]:

@@ -80,3 +80,11 @@ def test_files_that_are_no_trace(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(TraceError, match=says) as error:
         read_trace(path)
     assert "trace.csv" in str(error.value)
+
+
+@pytest.mark.parametrize("content", [b"arrival_s\x8c", b"arrival_s,prompt_tokens,output_tokens\n" + b"1" * 200_000])
+def test_files_that_are_no_text(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_bytes(content)
+    with pytest.raises(TraceError, match=r"trace\.csv is no CSV"):
+        read_trace(path)
