@@ -81,7 +81,7 @@ def told_of(standing: Standing, intake: Intake) -> dict[str, Any]:
             "started": _seconds(standing.started_us),
             "pieces": _points(standing.paced.pieces),
             # The store hears of it with others a moment later.
-            "first_token": _seconds(min([standing.first_us, *(at_us for at_us, _ in standing.paced.tokens[:1])])),
+            "first_token": _seconds(min(filter(None, (standing.first_us, *dict(standing.paced.tokens[:1]))), default=0)),
             "tokens": _points(standing.paced.tokens),
             "ended": _seconds(standing.ended_us),
         },

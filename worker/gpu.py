@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 log = logging.getLogger("doublebuffer.worker")
 
-_FIGURES = {
+FIGURES = {
     "temperature_celsius": "Temperature of the GPU.",
     "utilization_ratio": "Share of the last moment in which the GPU computed, 0 to 1.",
     "memory_used_bytes": "Memory of the GPU that is in use, by all programs.",
@@ -53,10 +53,10 @@ class _Gpus(Collector):
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
         """So that to be registered asks no GPU anything."""
-        return [_family(name) for name in _FIGURES]
+        return [_family(name) for name in FIGURES]
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        families = {name: _family(name) for name in _FIGURES}
+        families = {name: _family(name) for name in FIGURES}
         for index, gpu in enumerate(self._found):
             for name, ask in self._questions(gpu).items():
                 try:
@@ -85,4 +85,4 @@ class _Gpus(Collector):
 
 
 def _family(name: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"doublebuffer_gpu_{name}", _FIGURES[name], labels=["gpu"])
+    return GaugeMetricFamily(f"doublebuffer_gpu_{name}", FIGURES[name], labels=["gpu"])

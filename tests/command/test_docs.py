@@ -11,6 +11,7 @@ from buffer.setting_sources import variable_of
 from buffer.settings import NOT_YET, Settings
 from buffer.telemetry import Gauges, Telemetry
 from doublebuffer.settings_page import settings_page
+from worker.gpu import FIGURES
 
 ROOT = Path(__file__).parents[2]
 DOCS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -45,7 +46,7 @@ def test_the_path_of_a_request_is_told_in_ten_hops() -> None:
 def test_each_metric_has_a_line() -> None:
     told = Telemetry().exposition(Gauges()).decode()
     page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
-    names = set(re.findall(r"# TYPE (\w+)", told))
+    names = {*re.findall(r"# TYPE (\w+)", told), *(f"doublebuffer_gpu_{name}" for name in FIGURES)}
     assert names == set(re.findall(r"^\| `(doublebuffer_\w+)`", page, re.MULTILINE))
 
 
