@@ -107,7 +107,10 @@ async def test_a_slow_client_pauses_its_worker(lanes: Lanes, inbox: Inbox) -> No
             await writer.ready("a")
 
 
-async def test_an_unread_inbox_blocks_its_jobs_until_it_is_read(lanes: Lanes, inbox: Inbox) -> None:
+async def test_an_unread_inbox_blocks_its_jobs_until_it_is_read(
+    lanes: Lanes, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(incoming, "TRIM_AT", 1)
     writer = ReplyWriter(lanes, most_in_inbox=5)
     async with beside(writer.run):
         follower = await submitted(inbox, "a")
