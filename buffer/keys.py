@@ -188,6 +188,15 @@ class Keys:
         """Sorted set: worker → instant at which its presence ends, µs. Readers trim it."""
         return f"{self.base}workers"
 
+    def gateway(self, id: str) -> str:
+        """A gateway's presence: JSON ``GatewayPresence``, with a lifetime."""
+        return f"{self.base}gateway:{id}"
+
+    @property
+    def gateways(self) -> str:
+        """Sorted set: gateway → instant at which its presence ends, µs. Readers trim it."""
+        return f"{self.base}gateways"
+
     def state(self, backend: str) -> str:
         """What is known of a back end: JSON ``BackendState``, with a lifetime."""
         return f"{self.base}state:{backend}"

@@ -5,7 +5,7 @@ own.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -85,22 +85,23 @@ class WorkerPresence(Struct, omit_defaults=True, kw_only=True):
     """Seconds of its wall clock."""
     backends: list[str] = []
     draining: bool = False
+    version: str = ""
 
 
-_State = TypeVar("_State", BackendState, WorkerPresence)
+_State = TypeVar("_State")
 _encode = msgspec.json.encode
 
 
 async def publish_state(store: Store, keys: Keys, state: BackendState, ttl_s: float) -> None:
     """Tells of a back end for ``ttl_s`` seconds. Raises ``StoreUnavailable``."""
     key = keys.state(state.name)
-    await _publish(store, keys.base, keys.states, key, state.name, value=_encode(state), ttl_s=ttl_s)
+    await publish(store, keys.base, keys.states, key, state.name, value=_encode(state), ttl_s=ttl_s)
 
 
 async def publish_worker(store: Store, keys: Keys, presence: WorkerPresence, ttl_s: float) -> None:
     """Says that a worker lives, for ``ttl_s`` seconds. Raises ``StoreUnavailable``."""
     key = keys.worker(presence.id)
-    await _publish(store, keys.base, keys.workers, key, presence.id, value=_encode(presence), ttl_s=ttl_s)
+    await publish(store, keys.base, keys.workers, key, presence.id, value=_encode(presence), ttl_s=ttl_s)
 
 
 async def withdraw_worker(store: Store, keys: Keys, id: str) -> None:
@@ -117,12 +118,12 @@ async def read_states(store: Store, keys: Keys, *, eager: bool = False) -> list[
     """All back ends that a worker told of lately, by name. ``eager``: as ``Store.eager``. Raises
     ``StoreUnavailable``.
     """
-    return await _read(store, keys.states, keys.state, BackendState, eager)
+    return await read(store, keys.states, keys.state, BackendState, eager)
 
 
 async def read_workers(store: Store, keys: Keys, *, eager: bool = False) -> list[WorkerPresence]:
     """All workers that said lately that they live. ``eager``: as ``Store.eager``. Raises ``StoreUnavailable``."""
-    return await _read(store, keys.workers, keys.worker, WorkerPresence, eager)
+    return await read(store, keys.workers, keys.worker, WorkerPresence, eager)
 
 
 async def alive_workers(store: Store, keys: Keys) -> int:
@@ -130,7 +131,8 @@ async def alive_workers(store: Store, keys: Keys) -> int:
     return len(await read_workers(store, keys, eager=True))
 
 
-async def _publish(store: Store, base: str, index: str, key: str, name: str, *, value: bytes, ttl_s: float) -> None:
+async def publish(store: Store, base: str, index: str, key: str, name: str, *, value: bytes, ttl_s: float) -> None:
+    """Tells something under ``name`` for ``ttl_s`` seconds; ``index`` lists the names. Raises ``StoreUnavailable``."""
     # The index is only a list of names: what counts is whether the value is still there, by the store's own clock.
     ttl_ms = max(1, round(ttl_s * 1000))
     until_us = int((time.time() + ttl_s) * 1_000_000)
@@ -144,7 +146,8 @@ async def _publish(store: Store, base: str, index: str, key: str, name: str, *, 
     await _all(store, [store.pressing(base, command) for command in commands])
 
 
-async def _read(store: Store, index: str, key: Any, form: type[_State], eager: bool) -> list[_State]:
+async def read(store: Store, index: str, key: Callable[[str], str], form: type[_State], eager: bool) -> list[_State]:
+    """All that was told so and has not run out, by name. Raises ``StoreUnavailable``."""
     (flat,) = await _all(store, [("ZRANGE", index, 0, -1, "WITHSCORES")], eager)
     scores = dict(zip((name.decode() for name in flat[::2]), flat[1::2], strict=True))
     texts = sorted(scores)

@@ -46,6 +46,8 @@ _TYPES = {
     "swept": "string",
     "sweep": "hash",
     "dead": "stream",
+    "gateway": "string",
+    "gateways": "zset",
     "worker": "string",
     "workers": "zset",
     "state": "string",

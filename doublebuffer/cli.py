@@ -73,6 +73,8 @@ def _parser() -> argparse.ArgumentParser:
         add_setting_flags(command)
         if name == "gateway":
             command.add_argument("--descriptor", type=int, help=argparse.SUPPRESS)
+        if name == "doctor":
+            command.add_argument("--json", action="store_true", help="print the findings as JSON")
     dead.add_parser(commands)
     top.add_parser(commands)
     simulating.add_parser(commands)
@@ -93,7 +95,7 @@ def _run(parsed: argparse.Namespace, arguments: list[str]) -> int:
     if parsed.command == "doctor":
         from doublebuffer.doctor import run_doctor
 
-        return _in_loop(run_doctor(lambda: settings_of(parsed)))
+        return _in_loop(run_doctor(lambda: settings_of(parsed), as_json=parsed.json))
     settings = settings_of(parsed)
     set_up_logs(settings)
     if parsed.command == "dead":

@@ -17,6 +17,7 @@ from gateway.beginnings import Beginnings
 from gateway.call import Call
 from gateway.dialects.openwebui import TITLE, task
 from gateway.models import Model
+from gateway.noting import Noting
 from gateway.pools import Pool
 from gateway.prompt import newest_user_chars, prompt_parts
 from policy.admission import over_share, queue_full
@@ -63,12 +64,14 @@ class Intake:
         self._telemetry = telemetry
         self._admission = Admission(settings, telemetry)
         self._ends = Rate()
+        self.noting = Noting()
+        """Has to run beside."""
 
     def order(self, chat: Chat, model: Model, pool: Pool, call: Call, *, told: bytes = b"", det: bool = False) -> Order:
         """The order that ``chat`` amounts to, sent by ``call`` for ``model``, whose back ends are in ``pool``.
         ``told``, ``det``: see ``NewJob``.
 
-        Changes nothing here, so that a thread may do it.
+        Changes nothing here but counts, so that a thread may do it.
         """
         figures = model.figures
         parts = list(prompt_parts(chat))
@@ -77,6 +80,8 @@ class Intake:
         known = self._beginnings.of(links, model)
         new_tokens = max(1, prompt_tokens - known.tokens)
         asked = task(call.headers, chat)
+        if asked:
+            self.noting.task(call.headers)
         lane = self._lane(chat, model, call, new_tokens, background=bool(asked))
         output = figures.expected_output(lane, chat.max_tokens) * chat.n
         read_s = prefill_s(new_tokens, figures.prefill_rate)
@@ -117,6 +122,7 @@ class Intake:
     def sent(self, order: Order) -> None:
         """It is on its way to the queue: what shares its beginning need not be read beside it."""
         self._beginnings.sent(order.job.id, order.links)
+        self.noting.sent(order.job)
         if not order.comes:
             self._admission.came(order.job, order.alone_s)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from importlib.metadata import version
 
 from buffer.load import WorkerPresence, publish_worker
 from buffer.records import Held, Renewed
@@ -33,6 +34,7 @@ class Leases:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._started_at = time.time()
+        self._version = version("doublebuffer")
         self._back_at = 0.0
         """When the store answered for the first time after an outage, while nothing is pulled yet; else 0."""
         self._ask_again = Alarm(min(ASK_AGAIN_S, pool.settings.lease_seconds / 4), pool.renew_now.set)
@@ -138,4 +140,5 @@ class Leases:
             started_at=self._started_at,
             backends=[engine.name for engine in self._pool.engines],
             draining=self._pool.stopping,
+            version=self._version,
         )
