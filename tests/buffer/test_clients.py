@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from buffer import incoming
 from buffer.control import Control
 from buffer.fold import fold
 from buffer.inbox import Inbox
