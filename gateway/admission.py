@@ -74,6 +74,7 @@ class Admission:
                 drain_rate=drain.per_s(self._clock(), alone_s),
             )
             if isinstance(verdict, Refuse):
+                drain.refused(self._clock())
                 again_s = self._again_s((job.model, lane), verdict.retry_after_s, drain.usual_s(alone_s))
                 failure = Failure(verdict.reason, verdict.status, "wait_too_long", retry_after_s=again_s)
                 raise Refusal(failure, "refused")

@@ -82,6 +82,10 @@ class Rate:
         return self._faded * math.exp(-math.log(2) * max(0.0, now_at - self._seen_at) / self.half_life_s)
 
 
+UNSEEN_S: Final = 10.0
+"""How long a lane refuses, at least, without seeing a start behind another, before it doubts what it goes by."""
+
+
 @dataclass(slots=True)
 class Drain:
     """How fast a lane's jobs start while some of them wait. An hour without any says nothing about it."""
@@ -91,6 +95,8 @@ class Drain:
     _off_s: Average = field(default_factory=lambda: Average(weight=0.2, value=0.0))
     """How far the gaps lie from their mean."""
     _since_at: float = 0.0
+    _refused_at: float | None = None
+    """Since when all that could have told something of the gap have been refused."""
 
     def came(self, now_at: float) -> None:
         if not self.waiting:
@@ -103,12 +109,25 @@ class Drain:
             gap_s = now_at - self._since_at
             self._off_s.add(abs(gap_s - (self._gap_s.value or gap_s)))
             self._gap_s.add(gap_s)
+            self._refused_at = None
         self._since_at = now_at
         self.waiting -= 1
 
     def left(self) -> None:
         """One of them will never start."""
         self.waiting -= 1
+
+    def refused(self, now_at: float) -> None:
+        """One was not let in for the wait. Where that is so of everybody who would wait behind another, no gap is seen
+        any more, and one that was long once, as of an engine that was away, would be believed for ever. So it is
+        believed by half when that has gone on for a while.
+        """
+        if self._refused_at is None:
+            self._refused_at = now_at
+        elif now_at - self._refused_at >= max(UNSEEN_S, 2 * self.usual_s()):
+            for figure in (self._gap_s, self._off_s):
+                figure.value = figure.value / 2 if figure.value is not None else None
+            self._refused_at = now_at
 
     def usual_s(self, alone_s: float = 0.0) -> float:
         """Seconds between two starts, the mean error of that on top; 0 where nothing was seen yet. ``alone_s``: what a

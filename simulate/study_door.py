@@ -109,7 +109,10 @@ class Doublebuffer:
             refuse_wait=self._refuse_wait_s,
             drain_rate=drain.per_s(now, alone_s),
         )
-        return isinstance(verdict, Refuse)
+        if isinstance(verdict, Refuse):
+            drain.refused(now)
+            return True
+        return False
 
     def go(self, now: float) -> list[Sending]:
         pulled = pull(self._lineup, want=BATCH, credit=self._credit, flight=self._flight, now_at=now)

@@ -129,3 +129,27 @@ def test_the_wait_is_what_those_before_it_take() -> None:
     assert drain.wait_s(4, 26.0) == pytest.approx(46.0), "all are held up together, and for as long again"
     drain.left()
     assert drain.waiting == 2
+
+
+def test_a_gap_that_was_long_once_is_not_believed_for_ever() -> None:
+    drain = Drain()
+    for at in (0.0, 0.0):
+        drain.came(at)
+    drain.went(30.0)
+    drain.went(30.0)
+    waits = []
+    for at in (31.0, 60.0, 91.0, 120.0, 121.0, 130.0):
+        waits.append(drain.wait_s(2, at))
+        drain.refused(at)
+    assert waits == [60.0, 60.0, 60.0, 30.0, 30.0, 15.0], "by half after 60 s of refusals, by half again after 30"
+
+
+def test_a_gap_that_is_seen_again_and_again_is_believed() -> None:
+    drain = Drain()
+    drain.came(0.0)
+    for at in range(0, 400, 20):
+        drain.came(float(at))
+        drain.went(at + 20.0)
+        drain.refused(at + 20.0)
+        drain.refused(at + 39.0)
+    assert drain.per_s(400.0) == pytest.approx(1 / 20)
