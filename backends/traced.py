@@ -10,7 +10,7 @@ from backends.base import BackendError
 from buffer.job import Event
 
 if TYPE_CHECKING:
-    from buffer.spans import CallSpan
+    from buffer.span_kinds import CallSpan
 
 
 async def traced(

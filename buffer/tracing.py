@@ -1,7 +1,8 @@
 """Traces, where OpenTelemetry's own settings ask for them. Where they do not, nothing of it is imported, and what the
 hot paths have of it is one test for None.
 
-What makes the spans is ``buffer.spans``. A trace crosses the store in the job's record, as its own field.
+``buffer.spans`` makes the spans, which are ``buffer.span_kinds``. A trace crosses the store in the job's record, as a
+field of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from buffer.spans import AttemptSpan, Spans
+    from buffer.span_kinds import AttemptSpan
+    from buffer.spans import Spans
 
 log = logging.getLogger("doublebuffer.tracing")
 

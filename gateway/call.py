@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gateway.room import Held, Room
 
 if TYPE_CHECKING:
-    from buffer.spans import RequestSpan
+    from buffer.span_kinds import RequestSpan
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

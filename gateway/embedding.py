@@ -87,7 +87,10 @@ class Embeddings:
             kv=len(inputs),
             inputs=len(inputs),
             owner=owner_of(call),
+            trace=call.span.trace if call.span is not None else "",
         )
+        if call.span is not None:
+            call.span.job(job)
         return EmbedOrder(asked, form, job, pool)
 
     async def run(self, order: EmbedOrder, receive: Receive, send: Send, *, arrived_at: float) -> Outcome:
@@ -124,6 +127,8 @@ class Embeddings:
             if overdue is not None:
                 overdue.cancel()
             follower.close()
+            if self._telemetry.spans is not None:
+                self._telemetry.spans.waited(job, submitted_at, follower.started_at)
         if end is None:
             return "cancelled"
         self._over.append((pool, job.id))

@@ -63,6 +63,8 @@ def told_of(standing: Standing, intake: Intake) -> dict[str, Any]:
     told = read_told(standing.told)
     failure = failure_of(standing.end) if standing.end is not None else None
     starts_in_s = intake.starts_in_s(standing.model, standing.ahead) if waits else None
+    # The store hears of the first one a moment later, with others.
+    firsts = [standing.first_us, *(at_us for at_us, _ in standing.paced.tokens[:1])]
     return {
         "id": standing.id,
         "object": "request",
@@ -80,8 +82,7 @@ def told_of(standing: Standing, intake: Intake) -> dict[str, Any]:
             "arrival": _seconds(standing.arrived_us),
             "started": _seconds(standing.started_us),
             "pieces": _points(standing.paced.pieces),
-            # The store hears of it with others a moment later.
-            "first_token": _seconds(min(filter(None, (standing.first_us, *dict(standing.paced.tokens[:1]))), default=0)),
+            "first_token": _seconds(min((at_us for at_us in firsts if at_us), default=0)),
             "tokens": _points(standing.paced.tokens),
             "ended": _seconds(standing.ended_us),
         },

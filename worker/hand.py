@@ -15,7 +15,7 @@ from buffer.records import Granted
 from worker.engine import Engine
 
 if TYPE_CHECKING:
-    from buffer.spans import AttemptSpan
+    from buffer.span_kinds import AttemptSpan
 
 Why = Literal["cancel", "lost", "drain", "yield"]
 """``cancel``: the client has left or asked for it. ``lost``: another owns the job now, or nobody. ``drain``: this

@@ -62,6 +62,8 @@ class EmbedRoute:
         if failure is not None:
             await answer(send, failure.status, JSON, self._form.error(failure), headers(failure))
         services.telemetry.request_ended(self._form.api, "none", outcome)
+        if call.span is not None:
+            call.span.ended("none", outcome)
 
     async def _model(self, embed: Embed) -> Model:
         model = await self._services.catalog.resolve(embed.model)

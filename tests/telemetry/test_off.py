@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import sys
 from collections.abc import Mapping
 
@@ -33,7 +34,7 @@ async def test_nothing_is_sent_and_nothing_imported() -> None:
         imported = {line.rpartition("|")[2].strip() for line in process.log.splitlines() if "import time:" in line}
         assert "buffer.tracing" in imported
         # redis-py looks for OpenTelemetry's metrics by itself, and we have no say in that.
-        ours = ("buffer.spans", "opentelemetry.sdk.trace", "opentelemetry.exporter", "opentelemetry.proto", "requests")
+        ours = ("buffer.span", "opentelemetry.sdk.trace", "opentelemetry.exporter", "opentelemetry.proto", "requests")
         assert [name for name in imported if name.startswith(ours)] == []
 
 
@@ -59,7 +60,7 @@ def test_what_asks_for_traces(environment: Mapping[str, str], name: str) -> None
 
 
 def test_without_the_extra_one_sentence_says_what_to_install(caplog: pytest.LogCaptureFixture) -> None:
-    with hidden("buffer.spans", "opentelemetry.sdk.trace"):
+    with hidden("buffer.spans", "buffer.span_kinds", "opentelemetry.sdk.trace"):
         assert open_spans(ENDPOINT, "it") is None
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
@@ -82,7 +83,22 @@ def test_a_value_that_is_none_is_named(caplog: pytest.LogCaptureFixture, monkeyp
     assert "OTEL_" in caplog.records[-1].message
 
 
-async def test_a_collector_that_is_away_holds_up_no_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_that_a_collector_is_away_is_said_once_and_not_at_each_try(caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
+        patch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1.5")
+        spans = open_spans({"OTEL_EXPORTER_OTLP_ENDPOINT": "set"}, "it")
+        assert spans is not None
+        spans.request({}, "/v1/chat/completions").close()
+        spans.flush()
+    assert [record.message for record in caplog.records] == [
+        "traces come late or are lost: the collector does not take them"
+    ]
+
+
+async def test_a_collector_that_is_away_holds_up_no_end() -> None:
     """It takes what is sent and never answers."""
     silent = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     port = silent.sockets[0].getsockname()[1]

@@ -149,6 +149,24 @@ async def test_whoever_asked_is_told_when_its_tokens_came(site: Site, trace: str
     assert line["pieces"] == []
 
 
+async def test_embeddings_have_the_gateway_s_spans(site: Site, sink: Collector, trace: str) -> None:
+    answer = await ask(site, "/v1/embeddings", "m-vllm", parent(trace), input=PROMPT)
+    assert answer.status_code == 200
+    queue, request = sorted(await sink.until(trace, lambda told: len(told) >= 2), key=lambda span: span.ended_ns)
+    assert (queue.name, queue.parent, request.parent) == ("queue", request.id, ROOT)
+    assert request.about["doublebuffer.outcome"] == "ok"
+    assert request.about["doublebuffer.job"] == queue.about["doublebuffer.job"]
+
+
+async def test_a_model_that_nobody_knows_is_named_in_no_span(site: Site, sink: Collector, trace: str) -> None:
+    """What a client calls a model is in no span before it is known to be one."""
+    answer = await ask(site, "/v1/chat/completions", PROMPT, parent(trace))
+    assert answer.status_code == 404
+    (request,) = await sink.until(trace, lambda told: len(told) >= 1)
+    assert (request.about["doublebuffer.outcome"], request.status) == ("client_error", 0)
+    assert "gen_ai.request.model" not in request.about
+
+
 async def test_who_brings_no_trace_begins_one(site: Site, sink: Collector) -> None:
     answer = await ask(site, "/v1/chat/completions", "m-vllm", {"traceparent": "nonsense"})
     id = answer.headers["x-doublebuffer-id"]
