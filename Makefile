@@ -108,7 +108,7 @@ pins: $(VENV)/.installed ## write deploy/docker/requirements.txt anew: what the 
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@echo "# What the image installs, each by its hash. Made by \`make pins\` from pyproject.toml." > deploy/docker/requirements.new
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --only-binary :all: \
-		--no-header --no-annotate --no-emit-index-url pyproject.toml >> deploy/docker/requirements.new
+		--no-header --no-annotate --no-emit-index-url --extra otel --extra gpu pyproject.toml >> deploy/docker/requirements.new
 	mv deploy/docker/requirements.new deploy/docker/requirements.txt
 
 compatibility: $(VENV)/.installed-test $(NODE_CLIENTS)/node_modules/.installed ## write docs/compatibility.md anew from what the official clients find

@@ -28,7 +28,8 @@ def pinned() -> dict[str, str]:
 def test_pins_are_what_the_project_asks_for() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     pins = pinned()
-    for wanted in map(Requirement, project["dependencies"]):
+    extras = project["optional-dependencies"]
+    for wanted in map(Requirement, [*project["dependencies"], *extras["otel"], *extras["gpu"]]):
         version = pins.get(canonicalize_name(wanted.name))
         assert version, f"{wanted.name} is not in deploy/docker/requirements.txt: make pins"
         assert wanted.specifier.contains(version), f"{wanted}, and {version} is pinned: make pins"
