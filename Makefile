@@ -21,7 +21,7 @@ NODE_SCHEMAS := tests/deploy/node
 PYTEST_FLAGS ?= -n 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-all test-openwebui chaos soak bench-peers check format docs pins compatibility clean
+.PHONY: help up test test-all test-openwebui chaos soak bench-peers check format docs docs-site pins compatibility clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -38,6 +38,10 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 
 $(VENV)/.installed-test: pyproject.toml | $(BIN)/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $(VENV)/.installed $@
+
+$(VENV)/.installed-docs: pyproject.toml | $(VENV)/.installed
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $(VENV)/.installed $@
 
 %/node_modules/.installed: %/package.json %/package-lock.json
@@ -90,7 +94,7 @@ $(PEERS)/%/.installed: | $(BIN)/python
 		'$(patsubst $*=%,%,$(filter $*=%,$(PEER_SPECS)))'
 	@touch $@
 
-check: $(VENV)/.installed-test ## style, types, and the arrows between the parts
+check: $(VENV)/.installed-test docs-site ## style, types, the arrows between the parts, and the pages' links
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -103,6 +107,10 @@ format: $(VENV)/.installed-test ## put the code into form
 docs: $(VENV)/.installed ## write docs/settings.md anew from the code
 	$(BIN)/python -m doublebuffer.settings_page > docs/settings.md.new
 	mv docs/settings.md.new docs/settings.md
+
+# The notice that is left out advertises another program.
+docs-site: $(VENV)/.installed-docs ## the pages as a site, in build/site; ends with an error if a link or an anchor leads nowhere
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 pins: $(VENV)/.installed ## write deploy/docker/requirements.txt anew: what the image installs, each by its hash
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
