@@ -24,6 +24,7 @@ from buffer.setting_values import (
     parse_refuse_wait,
 )
 from buffer.store_url import check_redis_url
+from buffer.worker_range import check_worker_range
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Count = Annotated[int, Field(ge=1)]
@@ -170,6 +171,11 @@ class Settings(BaseSettings):
         default="auto",
         description="What `up` uses without REDIS_URL. `auto`: a redis-server or valkey-server of its own where one is "
         "installed, 6.2 or newer, which costs a tenth; `memory`: the queue is in its own memory.",
+    )
+    workers: Annotated[str, BeforeValidator(check_worker_range)] = Field(
+        default="1",
+        description="Workers of `up`: a number, or a range such as `1..4`, of which more are started while jobs wait "
+        "that no worker has hands for.",
     )
     key_prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")] = Field(
         default="doublebuffer", description="First part of every key in Redis, for several installations on one server."

@@ -112,9 +112,12 @@ def _run(parsed: argparse.Namespace, arguments: list[str]) -> int:
         if parsed.descriptor is not None:
             return _in_loop(run_gateway_process(settings, parsed.descriptor))
         return _in_loop(run_gateway(settings, arguments))
-    from doublebuffer.up import run_up
+    from doublebuffer.counted import counted_together
 
-    return _in_loop(run_up(settings))
+    with counted_together(settings):
+        from doublebuffer.up import run_up
+
+        return _in_loop(run_up(settings, arguments[1:]))
 
 
 def _in_loop(command: Coroutine[Any, Any, int | None]) -> int:

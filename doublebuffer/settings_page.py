@@ -36,6 +36,12 @@ kv_tokens = 39000                 # tokens its cache holds, where it does not te
 num_ctx = 8192                    # Ollama: the context length that every request asks for
 pool = "default"                  # workers and queues of one pool keep to themselves
 fallback_for = ["gpu"]            # works only where those of these names that serve the model cannot
+start = ["llama-server", "-m", "/models/qwen3.gguf", "--port", "8081"]   # a spare: started when it is needed;
+stop = ["systemctl", "stop", "x"] # how it is stopped, where the process of start is not the engine's own
+scale = "llm/vllm"                # or in Kubernetes: its Deployment, as namespace/name or name
+start_above_seconds = 30          # the predicted wait that starts it
+idle_stop_seconds = 600           # so long without work it is stopped
+start_timeout_seconds = 300       # by then it has to answer
 
 [backends.models]                 # name for clients = name upstream, beside those it lists
 "qwen3:14b" = "Qwen/Qwen3-14B-FP8"
@@ -45,6 +51,8 @@ One with `fallback_for` takes no job in normal times. It takes all jobs of a mod
 that serves it is down or has its breaker open, and single jobs that one of them has just failed. They may be other
 workers'; it serves the model under the same client's name, if need be by its `models`. Its answers carry
 `X-Doublebuffer-Fallback` with the name of the back end stood in for.
+
+One with `start` or `scale` is a spare, and `models` has to name what it serves: [elastic back ends](elastic.md).
 
 ## Keys
 

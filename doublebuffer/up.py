@@ -16,6 +16,7 @@ from buffer.settings import Settings
 from buffer.store import Store, StoreUnavailable
 from buffer.telemetry import Telemetry
 from doublebuffer.counting import telling_of
+from doublebuffer.crew import Hiring, check_crew
 from doublebuffer.discovery import PLACES, Place, appears, discover
 from doublebuffer.metrics import metrics_served
 from doublebuffer.private import private_redis
@@ -31,13 +32,15 @@ FORGOTTEN_S = 0.1
 """Lifetime of the last word on the simulated engine: its models leave the lists at once."""
 
 
-async def run_up(settings: Settings) -> None:
-    """Serves until a signal. Raises ``SettingsError``."""
+async def run_up(settings: Settings, arguments: Sequence[str]) -> None:
+    """Serves until a signal. ``arguments``: of the command line, for further workers. Raises ``SettingsError``."""
     with stop_on_signals() as stop:
-        await live(settings, stop)
+        await live(settings, stop, arguments=arguments)
 
 
-async def live(settings: Settings, stop: asyncio.Event, places: Sequence[Place] = PLACES) -> None:
+async def live(
+    settings: Settings, stop: asyncio.Event, places: Sequence[Place] = PLACES, *, arguments: Sequence[str] = ()
+) -> None:
     """Serves until ``stop`` is set. ``places``: where engines are looked for. Raises ``SettingsError``."""
     if settings.processes > 1:
         raise SettingsError("DOUBLEBUFFER_PROCESSES is for `doublebuffer gateway`; `doublebuffer up` is one process.")
@@ -46,10 +49,11 @@ async def live(settings: Settings, stop: asyncio.Event, places: Sequence[Place] 
         if settings.redis_url is None and settings.embedded == "auto":
             own_url = await stack.enter_async_context(private_redis())
             settings = settings.model_copy(update={"redis_url": own_url})
+        check_crew(settings)
         store = await connect(settings)
         try:
             async with telling_of("doublebuffer", engines_near=True) as telemetry:
-                await _House(settings, store, listener, url_of(listener), places, stop, telemetry).open()
+                await _House(settings, store, listener, url_of(listener), places, stop, telemetry, arguments).open()
         finally:
             await store.aclose()
 
@@ -63,6 +67,7 @@ class _House:
     places: Sequence[Place]
     stop: asyncio.Event
     telemetry: Telemetry
+    arguments: Sequence[str] = ()
     closed: asyncio.Event = field(default_factory=asyncio.Event)
     """The gateway has answered its last request: nobody needs the worker any more."""
     wrong: SettingsError | None = None
@@ -95,7 +100,9 @@ class _House:
             self.wrong = error
             self.stop.set()
             return
-        await Worker(settings, self.store, telemetry=self.telemetry).run(self.closed)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(Worker(settings, self.store, telemetry=self.telemetry).run(self.closed))
+            group.create_task(Hiring(self.settings, self.store, specs, self.arguments).run(self.closed))
 
     async def _work_simulated(self) -> None:
         """The simulated engine until a real one appears, then that one."""

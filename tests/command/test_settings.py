@@ -55,6 +55,7 @@ SAMPLES: dict[str, tuple[str, object, object]] = {
     "models": (json.dumps([MODEL]), [MODEL], None),
     "soft_switches": ("on", True, True),
     "embedded": ("memory", "memory", "memory"),
+    "workers": ("1..4", "1..4", "1..4"),
     "key_prefix": ("other", "other", "other"),
 }
 """Setting → its text as a flag or in the environment, its value in the file, and what comes of both."""
