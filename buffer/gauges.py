@@ -25,7 +25,9 @@ async def read_gauges(pools: Iterable[Lanes], embedding_pools: Iterable[Lanes] =
             oldest_s[lane] = max(oldest_s[lane], found.oldest_wait_us / 1e6)
         for state in await read_states(lanes.store, lanes.keys):
             load = await lanes.load(state.name)
-            backends[state.name] = BackendGauges(load.jobs, state.limit, state.up, state.breaker_open)
+            # Of a spare that is not wanted nobody is to be told that it is down.
+            up = None if state.comes else state.up
+            backends[state.name] = BackendGauges(load.jobs, state.limit, up, state.breaker_open)
         # One that serves several pools tells each of them.
         workers.update(worker.id for worker in await read_workers(lanes.store, lanes.keys))
     for lanes in embedding_pools:

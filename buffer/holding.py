@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from buffer.grants import micros
+from buffer.job import End, Failure
 from buffer.keys import SPARE_S
 from buffer.lanes import Lanes
 
@@ -28,3 +30,19 @@ async def hold(lanes: Lanes, backend: str, worker: str, *, lease_s: float, fence
     args = [lanes.clock(), backend, worker, micros(lease_s), SPARE_S, fence, stand]
     mine, now_fence, noted = await lanes.store.script("hold", keys=[lanes.keys.base], args=args)
     return Held(bool(mine), int(now_fence), noted)
+
+
+MOST_REFUSED = 1000
+
+
+async def refuse_waiting(lanes: Lanes, queues: Sequence[str], failure: Failure) -> int:
+    """Ends those who wait in these queues, the first ``MOST_REFUSED``; how many. Raises ``StoreUnavailable``."""
+    keys = [key for queue in queues for key in (lanes.keys.due(queue), lanes.keys.wait(queue, "background"))]
+    found = await lanes.store.exchange([("ZRANGE", key, 0, MOST_REFUSED - 1) for key in keys])
+    refused = 0
+    for ids in found:
+        if isinstance(ids, Exception):
+            raise ids
+        for id in ids:
+            refused += await lanes.cancel(id.decode(), "failed", End("failed", failure)) == "cancelled"
+    return refused

@@ -48,6 +48,8 @@ class EngineView(Struct, kw_only=True):
     loaded: list[str]
     fallback_for: list[str]
     simulated: bool
+    rests: bool = False
+    """It is down, and is started when it is needed."""
 
 
 class WorkerView(Struct, kw_only=True):

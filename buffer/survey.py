@@ -129,6 +129,7 @@ def _engine(state: BackendState, pool: str) -> EngineView:
         loaded=sorted(state.loaded),
         fallback_for=state.fallback_for,
         simulated=state.simulated,
+        rests=state.comes,
     )
 
 

@@ -58,7 +58,8 @@ class BackendGauges:
     in_flight: int
     """Jobs granted to it, over all workers."""
     in_flight_limit: int
-    up: bool
+    up: bool | None
+    """None: a spare that does not run at the moment."""
     breaker_open: bool
 
 
@@ -186,7 +187,10 @@ class _GaugeCollector(Collector):
             {n: b.in_flight_limit for n, b in backends.items()},
         )
         yield _family(
-            "backend_up", "1: the last probe was answered.", "backend", {n: b.up for n, b in backends.items()}
+            "backend_up",
+            "1: the last probe was answered.",
+            "backend",
+            {n: b.up for n, b in backends.items() if b.up is not None},
         )
         yield _family(
             "breaker_open",

@@ -23,7 +23,7 @@ NAMED = 3
 
 
 class Minute(Struct, kw_only=True):
-    """Figures of the last minute, over all gateways and workers."""
+    """Figures of the last minute, over all gateways and workers; times are of people's lanes."""
 
     first_p50_s: float | None = None
     first_p95_s: float | None = None
@@ -46,7 +46,7 @@ class Verdict(Struct, kw_only=True):
 
 
 def judge(seen: Overview, minute: Minute) -> Verdict:
-    down = [engine for engine in seen.engines if not engine.up]
+    down = [engine for engine in seen.engines if not engine.up and not engine.rests]
     troubled = [engine for engine in seen.engines if engine.up and engine.breaker != "closed"]
     why = [*_down(down), *_breakers(troubled)]
     broken = _broken(seen, down)

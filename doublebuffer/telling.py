@@ -56,9 +56,13 @@ def store_line(settings: Settings) -> str:
 def back_end_lines(seen: Sequence[Seen]) -> list[str]:
     return [
         f"  back end   {one.spec.name} ({one.spec.kind}) at {without_password(one.spec.url)}"
-        + (f", not answering yet: {one.trouble}" if one.probe is None else "")
+        + ("" if one.probe is not None else ", started when it is needed" if one.spec.spare else _away(one))
         for one in seen
     ]
+
+
+def _away(one: Seen) -> str:
+    return f", not answering yet: {one.trouble}"
 
 
 def _names(seen: Sequence[Seen]) -> list[str]:

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from buffer.backend import BackendSpec
-from buffer.holding import Held, hold
+from buffer.holding import Held, hold, refuse_waiting
+from buffer.job import Failure
 from buffer.lanes import Lanes
 from buffer.load import BackendState, read_states
 from buffer.names import queue_names
@@ -31,6 +32,8 @@ from worker.pool import Pool
 log = logging.getLogger("doublebuffer.worker")
 
 LOOK_S = 1.0
+TRIES = 2
+"""After so many starts in a row that failed, those who wait are told so."""
 LEAST_LEASE_S = 10.0
 """A worker that has been silent for so long decides no more."""
 _LEAVE_S = 2.0
@@ -109,6 +112,8 @@ class Elastic:
             self._doing = deeds.create_task(self._do(deed, deeds))
         if changed:
             self._say(stand)
+        if changed and stand.phase == "failed" and stand.tries >= TRIES:
+            await self._turn_away(stand.error)
 
     async def _hold(self, lease_s: float, stand: bytes = b"") -> Held:
         name, worker = self._engine.name, self._pool.worker
@@ -188,6 +193,18 @@ class Elastic:
         if not other.queues() & set(self._engine.queues()) or other.up:
             return False
         return other.spare == "starting" or (other.spare == "stopped" and other.name < self._engine.name)
+
+    async def _turn_away(self, error: str) -> None:
+        """Those who wait for it alone have waited for long enough. Raises ``StoreUnavailable``."""
+        states = await read_states(self._pool.lanes.store, self._pool.lanes.keys)
+        others = [state for state in states if state.name != self._engine.name]
+        failure = Failure(
+            f"The back end that serves this model could not be started: {error}", 503, "backend_unavailable"
+        )
+        for lanes in self._lanes:
+            for names in _queues(self._engine):
+                if not any(other.comes or other.up for other in others if other.queues() & set(names)):
+                    await refuse_waiting(lanes, names, failure)
 
     async def _leave(self) -> None:
         await self._means.leave()

@@ -117,6 +117,27 @@ async def test_one_that_does_not_start_is_tried_again(
             await end(crew)
 
 
+async def test_who_waits_for_one_that_does_not_start_is_told_why(
+    store: Store, door: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_site(monkeypatch) as site:
+        site.broken = "There is no card for it."
+        crew = await started(store, site.spec(), crew=2)
+        try:
+            asked = [await door.ask("marker:a"), await door.ask("marker:b", lane="background")]
+            for one in asked:
+                end_ = await one.end()
+                assert end_.kind == "failed"
+                assert end_.failure is not None
+                assert end_.failure.status == 503
+                assert end_.failure.message == (
+                    "The back end that serves this model could not be started: There is no card for it."
+                )
+            assert site.starts == 2
+        finally:
+            await end(crew)
+
+
 @pytest.mark.parametrize("own_process", [True, False])
 async def test_another_takes_over_from_a_worker_that_died(
     store: Store, door: Gate, monkeypatch: pytest.MonkeyPatch, own_process: bool

@@ -4,14 +4,15 @@ import { el, keyed, number, plural, short, show, write } from './words.js';
 const box = document.getElementById('engines');
 const count = document.getElementById('engines-count');
 const KINDS = { vllm: 'vLLM', ollama: 'Ollama', llamacpp: 'llama.cpp', openai: 'OpenAI API' };
-const STATES = { up: 'up', down: 'down', open: 'breaker open', trial: 'on trial' };
-const ORDER = ['down', 'open', 'trial', 'up'];
+const STATES = { up: 'up', down: 'down', rests: 'spare', open: 'breaker open', trial: 'on trial' };
+const ORDER = ['down', 'open', 'trial', 'up', 'rests'];
 const MOST_CELLS = 40;
 
-const stateOf = (engine) => (!engine.up ? 'down' : engine.breaker === 'closed' ? 'up' : engine.breaker);
+const stateOf = (engine) => (engine.rests ? 'rests' : !engine.up ? 'down' : engine.breaker === 'closed' ? 'up' : engine.breaker);
 
 function sentenceOf(engine, state) {
   if (state === 'down') return engine.error || 'It cannot be reached.';
+  if (state === 'rests') return 'It is started when it is needed.';
   if (state === 'open') return 'Several jobs failed here in a row; for some seconds none is sent.';
   if (state === 'trial') return 'One job tries whether it works again.';
   return engine.fallback_for.length ? `Stands in for ${engine.fallback_for.join(', ')}.` : '';
@@ -72,13 +73,13 @@ function update(card, engine) {
   const text = sentenceOf(engine, state);
   write(sentence, text);
   show(sentence, Boolean(text));
-  show(places.node, state !== 'down' || engine.jobs > 0);
+  show(places.node, engine.up || engine.jobs > 0);
   fill(places, engine.jobs, engine.limit, engine.limit ? `${number(engine.jobs)} of ${number(engine.limit)}` : number(engine.jobs));
-  show(memory.node, state !== 'down' && engine.kv_tokens > 0);
+  show(memory.node, engine.up && engine.kv_tokens > 0);
   fill(memory, engine.kv, engine.kv_tokens, `${short(engine.kv)} of ${short(engine.kv_tokens)}`);
   const said = [engine.tokens_per_s ? `${short(engine.tokens_per_s)} tokens/s` : '', engine.reading ? `reads ${short(engine.reading)} tokens` : ''];
   write(rate, said.filter(Boolean).join(' · ') || 'idle');
-  show(rate, state !== 'down');
+  show(rate, engine.up);
   show(details, engine.models.length > 1);
   show(model, engine.models.length === 1);
   write(model, engine.models[0] ?? '');
@@ -96,7 +97,7 @@ function update(card, engine) {
 
 export function drawEngines(engines) {
   const sorted = [...engines].sort((a, b) => ORDER.indexOf(stateOf(a)) - ORDER.indexOf(stateOf(b)));
-  const down = engines.filter((engine) => !engine.up).length;
+  const down = engines.filter((engine) => !engine.up && !engine.rests).length;
   write(count, engines.length > 1 || down ? `${number(engines.length - down)} of ${number(engines.length)} up` : '');
   keyed(box, sorted, (engine) => `${engine.pool} ${engine.name}`, make, update);
   if (!engines.length) box.replaceChildren(el('p', 'none whole', 'None is known yet. Workers tell of them once they run.'));
