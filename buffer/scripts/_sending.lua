@@ -40,6 +40,10 @@ local function sending_of(pull)
     raise(j)
     call('HSET', j.key, 'st', 'running', 'worker', pull.worker, 'backend', pull.backend, 'started', more[3] or int(now), 'tries',
       int((more[4] or 0) + 1), 'upto', int(j.upto), 'had', int(j.had))
+    if j.lane == 'background' then
+      -- Asked to give way, it has: this time it was not asked yet.
+      call('HDEL', j.key, 'yield')
+    end
     call('ZADD', P .. 'lease', int(now + pull.lease), j.id)
     call('HSET', load_key, j.id, share(j))
     tags[j.model .. ':' .. j.lane] = j.tag

@@ -48,6 +48,33 @@ async def test_a_task_that_has_said_nothing_gives_its_place_to_a_person(
     await quiet(door.lanes)
 
 
+@pytest.mark.parametrize("crew", [1, 2])
+async def test_it_gives_its_place_to_the_next_one_just_as_soon(
+    store: Store, door: Gate, real_redis: RedisServer, crew: int
+) -> None:
+    """It has begun anew less than a second after it was asked to give way."""
+    free = asyncio.Event()
+
+    def script(request: Recorded) -> Iterator[Piece]:
+        if b"marker:title" in request.body:
+            yield Wait(free)
+        yield from answer("openai", "said")
+
+    async with AsyncExitStack() as stack:
+        stores = await beside(store, real_redis, crew, stack)
+        engine = await stack.enter_async_context(Scripted("openai", script=script))
+        await stack.enter_async_context(working(store, spec(engine, max_in_flight=1), crew=crew, stores=stores))
+        title = await door.ask("marker:title", lane="background")
+        for number in range(1, 4):
+            await engine.received(2 * number - 1)
+            async with asyncio.timeout(0.9):
+                assert (await (await door.ask(f"marker:chat{number}")).end()).kind == "done"
+        free.set()
+        assert (await title.end()).kind == "done"
+        assert markers(engine) == ["title", "chat1", "title", "chat2", "title", "chat3", "title"]
+    await quiet(door.lanes)
+
+
 async def test_one_whose_client_has_read_of_it_keeps_its_place(store: Store, door: Gate) -> None:
     free = asyncio.Event()
 

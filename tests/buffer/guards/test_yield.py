@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from buffer.control import Control
+from buffer.job import End
 from buffer.lanes import Lanes
 from buffer.records import Granted, Limits
 from tests.buffer.guards.mutants import guard
-from tests.buffer.guards.steps import change, length
+from tests.buffer.guards.steps import change, give_back, length
 from tests.buffer.guards.test_full import full
 from tests.buffer.jobs import LEASE_S, Clock, ids, job, pull, ready
 
@@ -34,6 +35,20 @@ async def asked(lanes: Lanes, worker: str = "w") -> list[Control]:
     """Words to give a place back."""
     _, controls = await lanes.controls(worker, "0-0", 0.001)
     return [control for control in controls if control.kind == "yield"]
+
+
+@guard("_sending", "    if j.lane == 'background' then\n      -- Asked", "    if false then\n      -- Asked")
+async def test_one_that_began_anew_is_asked_again_at_once(lanes: Lanes) -> None:
+    _, granted = await quiet_ones(lanes, "quiet")
+    await lanes.submit(job("a"))
+    await pull(lanes, 0, limits=ONE)
+    await give_back(lanes, granted["quiet"], "yield")
+    (person,) = (await pull(lanes, limits=ONE)).jobs
+    await lanes.settle(person.id, person.fence, 1, End("done"))
+    assert await ids(lanes, limits=ONE) == ["quiet"]
+    await lanes.submit(job("b"))
+    await pull(lanes, 0, limits=ONE)
+    assert len(await asked(lanes)) == 2
 
 
 @guard("pull", "if stands_in == 0 and flight.carries('background') then", "if false then")
