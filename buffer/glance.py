@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from buffer.overview import Overview
-from buffer.recent import LATE_SLOTS, SLOT_S, SLOTS, Counted, Slots, all_lanes, last_slot, quantile, total
-from buffer.verdict import Minute, Verdict, judge
+from buffer.recent import LATE_SLOTS, SLOT_S, SLOTS, Counted, Slots, last_slot, of_people, quantile, total
+from buffer.verdict import Minute, Verdict, judge, people_waiting
 
 MINUTE = 60 // SLOT_S
 LANE_SLOTS = 300 // SLOT_S
@@ -74,7 +74,8 @@ def glance(seen: Overview, known: Figures) -> dict[str, Any]:
         "store": None,
         "verdict": msgspec.to_builtins(judge(seen, known.minute)),
         "simulated": any(engine.simulated for engine in seen.engines),
-        "waiting": seen.waiting,
+        "waiting": people_waiting(seen)[0],
+        "in_background": sum(lane.waiting for lane in seen.lanes if lane.name == "background"),
         "running": seen.running,
         "lanes": [
             msgspec.to_builtins(lane) | known.lanes.get(lane.name, _times("first", Counter())) for lane in seen.lanes
@@ -107,7 +108,7 @@ def away(reason: str, at: float, before: dict[str, Any] | None) -> dict[str, Any
 
 
 def _point(counted: Counted) -> tuple[float | None, ...]:
-    first, wait = all_lanes(counted.first), all_lanes(counted.wait)
+    first, wait = of_people(counted.first), of_people(counted.wait)
     times = (_round(quantile(found, part)) for found in (first, wait) for part in (0.5, 0.95))
     return (*times, _rate(counted.said, SMOOTH), _mean(counted.batch))
 
@@ -115,8 +116,8 @@ def _point(counted: Counted) -> tuple[float | None, ...]:
 def _minute(counted: Counted) -> Minute:
     ended = counted.ended
     return Minute(
-        **_times("first", all_lanes(counted.first)),
-        **_times("wait", all_lanes(counted.wait)),
+        **_times("first", of_people(counted.first)),
+        **_times("wait", of_people(counted.wait)),
         tokens_per_s=_rate(counted.said, MINUTE),
         ended=ended.total(),
         failed=sum(ended[name] for name in _FAILED),

@@ -98,7 +98,3 @@ class Overview(Struct, kw_only=True):
     @property
     def running(self) -> int:
         return sum(lane.running for lane in self.lanes)
-
-    @property
-    def waiting(self) -> int:
-        return sum(lane.waiting for lane in self.lanes)

@@ -193,10 +193,12 @@ def total(slots: Slots, newest: int, count: int) -> Counted:
     return found
 
 
-def all_lanes(by_lane: Mapping[str, Counter[int]]) -> Counter[int]:
+def of_people(by_lane: Mapping[str, Counter[int]]) -> Counter[int]:
+    """Of all lanes but the one in which nobody waits for the answer."""
     found: Counter[int] = Counter()
-    for counts in by_lane.values():
-        found.update(counts)
+    for lane, counts in by_lane.items():
+        if lane != "background":
+            found.update(counts)
     return found
 
 

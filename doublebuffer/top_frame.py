@@ -91,7 +91,7 @@ def _figures(seen: Mapping[str, Any], paper: Paper) -> list[str]:
     rate, minute_rate = history["tokens_per_s"][-1], minute["tokens_per_s"]
     rows = [
         ("First word", _time(first_s), f"95 % under {_time(first_95_s)}" if first_s is not None else "", "first_p50_s"),
-        ("Waiting", str(seen["waiting"]), f"longest for {duration(oldest_s)}" if seen["waiting"] else "", "wait_p50_s"),
+        ("Waiting", str(seen["waiting"]), f"longest for {_time(oldest_s)}" if seen["waiting"] else "", "wait_p50_s"),
         ("Tokens/s", _short(rate), f"{_short(minute_rate)} over a minute", "tokens_per_s"),
         ("Batches", "–" if mean is None else f"{mean:.1f}", f"{count} in 5 min" if count else "", "batch"),
     ]

@@ -51,7 +51,8 @@ export function drawTiles(seen) {
 
   const oldest = Math.max(0, ...seen.lanes.filter((lane) => lane.name !== 'background').map((lane) => lane.oldest_s));
   figure(tiles.wait.big, number(seen.waiting));
-  write(tiles.wait.small, seen.waiting ? `longest for ${duration(oldest)}` : seen.running ? `nobody; ${number(seen.running)} under way` : 'nobody');
+  const background = seen.in_background ? `; ${number(seen.in_background)} in background` : '';
+  write(tiles.wait.small, `${seen.waiting ? `longest for ${duration(oldest)}` : 'nobody'}${background}`);
   times(tiles.wait, history.wait_p50_s, history.wait_p95_s, 'Time in the queue', history);
 
   const rates = history.tokens_per_s;
