@@ -136,7 +136,8 @@ def _queue(seen: Overview, waiting: int) -> list[str]:
     longest = seen.queues[0]
     if 2 * longest.waiting < waiting or len(longest.engines) == len(seen.engines):
         return []
-    who = "They wait" if longest.waiting >= waiting else f"{longest.waiting} of them wait"
+    all_of_them = "They wait" if waiting > 1 else "It waits"
+    who = all_of_them if longest.waiting >= waiting else f"{longest.waiting} of them wait"
     by = " and ".join(longest.engines) if 0 < len(longest.engines) <= NAMED else f"{len(longest.engines)} back ends"
     return [f"{who} for {longest.model}, which is served by {by}."]
 
