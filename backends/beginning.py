@@ -82,6 +82,8 @@ class Beginnings:
                 slot = await self._slot() if self.kind == "llamacpp" else None
         except TimeoutError:
             log.info("back end %s does not tell a prompt's tokens in time; it goes whole", self.client.name)
+            # Each of these costs somebody the whole time: two of them are enough.
+            self._failed(max(self._forgotten + 1, MOST_FORGOTTEN - 1), "does not tell a prompt's tokens in time")
             return None
         except BackendError as error:
             if error.status in NO_PATH and error.code != NO_MODEL:
@@ -101,14 +103,13 @@ class Beginnings:
         if cached >= read // 2:
             self._forgotten = 0
             return
-        self._forgotten += 1
+        self._failed(self._forgotten + 1, "forgets what it has read of a prompt")
+
+    def _failed(self, times: int, what: str) -> None:
+        self._forgotten = times
         self._forgotten_at = asyncio.get_running_loop().time()
-        if self._forgotten == MOST_FORGOTTEN:
-            log.warning(
-                "back end %s forgets what it has read of a prompt; long ones go to it whole for %g s",
-                self.client.name,
-                AGAIN_S,
-            )
+        if times == MOST_FORGOTTEN:
+            log.warning("back end %s %s; long ones go to it whole for %g s", self.client.name, what, AGAIN_S)
 
     async def _tokens(self, fields: Mapping[str, Any]) -> list[int]:
         """Raises ``BackendError``."""
