@@ -211,7 +211,7 @@ async def test_emptied_between_the_grant_of_a_job_and_its_start(store: Store, mo
             return await body(ids)
 
         monkeypatch.setattr(pool.lanes, "body", late)
-        ask = await door.ask("marker:late words:2")
+        ask = await door.ask("marker:late words:2 " + "x" * 70_000)  # a short body comes with the job
         assert await ask.end() == DONE
         assert ask.text == "late 1 2"
         assert len(engine.requests) == 1
