@@ -37,9 +37,11 @@ class RequestSpan:
         self.trace = _written(span)
         """As a job's record carries it."""
 
-    def status(self, status: int) -> None:
-        """The answer's head has gone out."""
+    def status(self, status: int, job: str) -> None:
+        """The answer's head has gone out. ``job``: whose answer it is, maybe another request's; empty: none's."""
         self._span.set_attribute("http.response.status_code", status)
+        if job:
+            self._span.set_attribute("doublebuffer.job", job)
         if status >= 500:
             self._span.set_status(Status(StatusCode.ERROR))
 
@@ -127,7 +129,8 @@ class CallSpan:
                 self._span.add_event("first token")
 
     def failed(self, kind: Literal["client", "refused", "failed", "broken"], status: int) -> None:
-        _fail(self._span, kind, status)
+        # What asks the engine does not tell the two apart.
+        _fail(self._span, "broken" if kind == "failed" and self._first else kind, status)
 
     def close(self) -> None:
         usage = self._usage

@@ -24,7 +24,8 @@ class Traced:
 
         async def send_seen(message: Message) -> None:
             if message["type"] == "http.response.start":
-                span.status(message["status"])
+                told = dict(message.get("headers", ()))
+                span.status(message["status"], told.get(b"x-doublebuffer-id", b"").decode())
             await send(message)
 
         try:

@@ -11,6 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from buffer.telemetry import Telemetry
+from doublebuffer.counting import telling_of
 from tests.telemetry.hiding import hidden
 from worker.gpu import watch_gpus
 
@@ -83,6 +84,14 @@ def test_each_gpu_tells_its_figures(nvml: Nvml) -> None:
         "# TYPE doublebuffer_gpu_power_watts gauge",
     ):
         assert line in text
+
+
+@pytest.mark.parametrize("engines_near", [True, False])
+async def test_whoever_works_with_engines_tells_of_gpus_and_a_gateway_does_not(nvml: Nvml, engines_near: bool) -> None:
+    async with telling_of("it", engines_near=engines_near) as telemetry:
+        assert (b'doublebuffer_gpu_power_watts{gpu="1"} 310.5' in telemetry.exposition(None)) == engines_near
+        assert telemetry.spans is None
+    assert (nvml.asked > 0) == engines_near
 
 
 def test_what_one_does_not_tell_is_left_out_and_said_once(nvml: Nvml, caplog: pytest.LogCaptureFixture) -> None:

@@ -149,6 +149,17 @@ async def test_whoever_asked_is_told_when_its_tokens_came(site: Site, trace: str
     assert line["pieces"] == []
 
 
+async def test_who_joins_a_request_has_a_span_that_names_its_job(site: Site, sink: Collector, trace: str) -> None:
+    once = {"idempotency-key": trace}
+    first = await ask(site, "/v1/chat/completions", "m-vllm", parent(trace) | once)
+    again = await ask(site, "/v1/chat/completions", "m-vllm", parent(trace) | once)
+    assert again.content == first.content
+    spans = await sink.until(trace, lambda told: len(told) >= 5)
+    assert len(named(spans, "chat")) == 1
+    ids = {span.about["doublebuffer.job"] for span in spans if span.kind != CLIENT}
+    assert ids == {first.headers["x-doublebuffer-id"]}
+
+
 async def test_embeddings_have_the_gateway_s_spans(site: Site, sink: Collector, trace: str) -> None:
     answer = await ask(site, "/v1/embeddings", "m-vllm", parent(trace), input=PROMPT)
     assert answer.status_code == 200
@@ -210,7 +221,10 @@ async def test_one_that_fails_says_so_in_our_words(site: Site, sink: Collector, 
     request, attempt = named(spans, "POST")[0], named(spans, "attempt")[-1]
     assert (request.status, request.about["doublebuffer.outcome"]) == (ERROR, "backend_error")
     assert request.sentence == "No back end could answer this request."
-    assert (attempt.status, attempt.sentence) == (ERROR, "The back end broke off amid the answer.")
+    (call,) = named(spans, "chat")
+    for one in (attempt, call):
+        assert (one.status, one.sentence) == (ERROR, "The back end broke off amid the answer.")
+        assert one.about["error.type"] == "broken"
 
 
 async def test_a_client_that_leaves(site: Site, sink: Collector, trace: str) -> None:
