@@ -70,6 +70,8 @@ def run(arguments: argparse.Namespace) -> None:
     from simulate.study_table import block
 
     cases = cases_of(arguments)
+    if arguments.html and not Path(arguments.html).absolute().parent.is_dir():
+        raise SettingsError(f"--html: cannot write {arguments.html}: its folder does not exist.")
     processes = os.cpu_count() or 1
     rows: list[Row] = []
     if not arguments.json:
