@@ -31,6 +31,7 @@ CLOSE_S = 3.0
 """How long what is left may take to be sent at the end."""
 SAID_AGAIN_S = 60.0
 """How often the log says that a collector does not take what it is sent."""
+_REASON = 300
 
 
 class Spans:
@@ -126,7 +127,8 @@ class _Seldom(logging.Filter):
             return False
         self._next_at = now_at + SAID_AGAIN_S
         record.levelno, record.levelname = logging.WARNING, "WARNING"
-        record.msg, record.args = "traces come late or are lost: the collector does not take them", ()
+        reason = record.getMessage()[:_REASON]
+        record.msg, record.args = "traces come late or are lost, for the collector does not take them: %s", (reason,)
         return True
 
 

@@ -47,6 +47,10 @@ def open_spans(environment: Mapping[str, str], service: str) -> Spans | None:
     if protocol not in ("", _SPOKEN):
         log.warning("no traces are sent: OTEL_EXPORTER_OTLP_PROTOCOL has to be %s, not %s", _SPOKEN, protocol)
         return None
+    address = environment.get(name, "").strip()
+    if name in _ENDPOINTS and not address.startswith(("http://", "https://")):
+        log.warning("no traces are sent: %s has to begin with http:// or https://", name)
+        return None
     try:
         from buffer.spans import Spans
     except ImportError:

@@ -77,6 +77,13 @@ def test_another_protocol_is_named(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
+def test_an_address_without_a_scheme_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    assert open_spans({"OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4318"}, "it") is None
+    assert [record.message for record in caplog.records] == [
+        "no traces are sent: OTEL_EXPORTER_OTLP_ENDPOINT has to begin with http:// or https://"
+    ]
+
+
 def test_a_value_that_is_none_is_named(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "-1")
     assert open_spans(ENDPOINT, "it") is None
@@ -89,13 +96,13 @@ def test_that_a_collector_is_away_is_said_once_and_not_at_each_try(caplog: pytes
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
         patch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1.5")
-        spans = open_spans({"OTEL_EXPORTER_OTLP_ENDPOINT": "set"}, "it")
+        spans = open_spans({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://as.set"}, "it")
         assert spans is not None
         spans.request({}, "/v1/chat/completions").close()
         spans.flush()
-    assert [record.message for record in caplog.records] == [
-        "traces come late or are lost: the collector does not take them"
-    ]
+    (record,) = caplog.records
+    assert record.message.startswith("traces come late or are lost, for the collector does not take them: ")
+    assert "refused" in record.message
 
 
 async def test_a_collector_that_is_away_holds_up_no_end() -> None:
@@ -104,7 +111,7 @@ async def test_a_collector_that_is_away_holds_up_no_end() -> None:
     port = silent.sockets[0].getsockname()[1]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
-        spans = open_spans({"OTEL_EXPORTER_OTLP_ENDPOINT": "set"}, "it")
+        spans = open_spans({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://as.set"}, "it")
     assert spans is not None
     spans.request({}, "/v1/chat/completions").close()
     async with asyncio.timeout(4.0):
