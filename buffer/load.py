@@ -37,6 +37,8 @@ class BackendState(Struct, omit_defaults=True, kw_only=True):
     """Requests that it runs side by side; 0: not told."""
     limit: int = 0
     """Jobs in flight that are allowed now, over all workers."""
+    in_turn: bool = False
+    """It was tried with two, and answers one after the other."""
     kv_tokens: int = 0
     simulated: bool = False
     loaded: list[str] = []

@@ -117,7 +117,7 @@ def _parallel(house: House) -> list[Finding]:
             remedies[state.kind],
         )
         for state in house.states.values()
-        if state.up and state.kind in remedies and state.limit == 1
+        if state.up and state.kind in remedies and (state.in_turn or state.slots == 1)
     ]
 
 

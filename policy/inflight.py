@@ -145,6 +145,11 @@ class OverlapLimit:
             return self.jobs + 1
         return self.jobs
 
+    @property
+    def in_turn(self) -> bool:
+        """Whether a second job was tried, and seen to wait for the end of the first."""
+        return self.jobs == 1 and self._refused > 0
+
     def looked(self, *, slots: int | None, waiting: int | None, running: int | None) -> None:
         if slots:
             self.most = slots

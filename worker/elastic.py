@@ -137,7 +137,8 @@ class Elastic:
         news = stand.phase != self._stand.phase
         self._stand = stand
         self._engine.spare, self._engine.spare_error = stand.phase, stand.error
-        self._engine.closed = stand.phase in ("closing", "stopping")
+        # Not before it is noted: until then what its start writes is kept, and no prompt may be in that.
+        self._engine.closed = stand.phase != "up"
         if news:
             self._engine.look.set()
             self._engine.wake.set()

@@ -74,8 +74,8 @@ class Engine:
         """How it stands, if it is started when it is needed;"""
         self.spare_error = ""
         """what went wrong with that last;"""
-        self.closed = False
-        """and whether it is about to be stopped, and takes nothing new."""
+        self.closed = backend.spec.spare
+        """and whether it takes nothing new: it is about to be stopped, or whoever decides has not said that it runs."""
         self._limit = 0
         self._loaded: frozenset[str] = frozenset()
         self._seen_at = 0.0
@@ -186,6 +186,11 @@ class Engine:
     def told_limit(self) -> int:
         """Jobs at a time, as others may rely on it: a trial that is under way is not counted."""
         return self.flow.jobs if isinstance(self.flow, OverlapLimit) else self._bounds().slots
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether it was seen to answer one job after the other, though it had two."""
+        return isinstance(self.flow, OverlapLimit) and self.flow.in_turn
 
     def _bounds(self) -> Limits:
         found = self.probe or Probe()

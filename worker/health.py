@@ -126,6 +126,7 @@ class Health:
             aliases=engine.spec.models,
             slots=(found.slots if found else None) or 0,
             limit=engine.told_limit,
+            in_turn=engine.in_turn,
             kv_tokens=engine.spec.kv_tokens or (found.kv_tokens if found else None) or 0,
             probed_at=time.time(),
             loaded=found.loaded if found else [],

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from buffer.backend import BackendSpec
+from buffer.setting_sources import load_settings
 from buffer.settings import Settings
 from buffer.store import open_store
 from doublebuffer.doctor import run_doctor
@@ -19,6 +21,7 @@ from doublebuffer.doctor_report import Finding, Report
 from gateway.app import create_app
 from tests.gateway.rig import served
 from tests.rig.engine import Engine
+from tests.rig.processes import run_to_end
 from tests.rig.redis_server import RedisServer, free_port, run_redis
 from tests.rig.script import Status
 from tests.rig.scripted import Scripted
@@ -155,8 +158,6 @@ async def test_doublebuffer_as_its_own_engine(capsys: pytest.CaptureFixture[str]
 
 
 async def test_two_with_one_name(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from buffer.setting_sources import load_settings
-
     twice = {"name": "a", "kind": "vllm", "url": "http://10.0.0.1:8000"}
     monkeypatch.setenv("DOUBLEBUFFER_BACKENDS", json.dumps([twice, twice | {"url": "http://10.0.0.2:8000"}]))
     assert await run_doctor(load_settings, []) == 1
@@ -226,6 +227,14 @@ async def test_a_context_that_is_shorter_than_its_model_s(capsys: pytest.Capture
         assert noted.text.startswith("num_ctx is 8192, and a model there could read 32768")
         findings = await examined(capsys, Settings(backends=[spec(one, num_ctx=32768)]))
         assert all(finding.level == "fine" for finding in findings)
+
+
+async def test_the_command_prints_json(tmp_path: Path) -> None:
+    code, out, _ = await run_to_end(["doctor", "--json", "--window-ms", "long"], directory=tmp_path)
+    report = json.loads(out)
+    assert (code, report["healthy"], len(report["findings"])) == (1, False, 1)
+    assert report["findings"][0].keys() == {"topic", "text", "remedy", "level"}
+    assert report["findings"][0]["topic"] == "settings"
 
 
 async def test_a_spare_that_does_not_run_is_no_mistake(capsys: pytest.CaptureFixture[str]) -> None:

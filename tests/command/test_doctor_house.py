@@ -6,21 +6,28 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 
+import httpx
 import pytest
 
 from buffer import load
 from buffer.backend import BackendSpec
 from buffer.gateways import GatewayPresence, publish_gateway, read_gateways
 from buffer.keys import Keys
-from buffer.load import BackendState, WorkerPresence, publish_state, publish_worker
+from buffer.lanes import Lanes
+from buffer.load import BackendState, WorkerPresence, publish_state, publish_worker, read_states, read_workers
 from buffer.settings import Settings
 from buffer.store import Store, open_store
 from doublebuffer import VERSION
 from gateway import noting
+from gateway.app import create_app
 from gateway.delivery import Timing
 from tests.command.test_doctor import engine, examined, mistakes, only, spec
-from tests.gateway.rig import MODEL, rig, until
+from tests.gateway.rig import MODEL, rig, served, until
+from tests.rig.connection import Recorded
+from tests.rig.engine import Engine
 from tests.rig.redis_server import RedisServer, run_redis
+from tests.rig.script import Piece
+from tests.worker.rig import working
 
 KEYS = Keys()
 TITLE = "### Task:\nGenerate a concise, 3-5 word title with an emoji for the chat"
@@ -112,19 +119,65 @@ async def test_prompts_that_an_ollama_cuts_off(
     only(findings, f"{expected}, but prompts of up to 11000 tokens came in", "set num_ctx = 16384")
 
 
-@pytest.mark.parametrize(("kind", "remedy"), [("ollama", "OLLAMA_NUM_PARALLEL=4"), ("llamacpp", "--parallel 4")])
-async def test_an_engine_for_one_that_many_use(
-    store: Home, capsys: pytest.CaptureFixture[str], kind: str, remedy: str
+@pytest.mark.parametrize("slots", [1, 4])
+async def test_a_llama_cpp_with_one_slot_that_many_use(
+    store: Home, capsys: pytest.CaptureFixture[str], slots: int
 ) -> None:
-    state = BackendState(name="here", kind=kind, up=True, limit=1)  # type: ignore[arg-type]
-    await publish_state(store[0], KEYS, state, 20.0)
+    await publish_state(store[0], KEYS, BackendState(name="here", kind="llamacpp", up=True, slots=slots), 20.0)
     await worker(store[0])
-    async with engine(kind) as one:
-        for users, found in ((1, 0), (7, 1)):
+    async with engine("llamacpp") as one:
+        for users in (1, 7):
             await publish_gateway(store[0], KEYS, gateway(chats=60, users=users), 20.0)
             findings = await examined(capsys, settings(store[1], spec(one)))
-            assert len(mistakes(findings)) == found
-    only(findings, "answers one request at a time, and 7 people used it", remedy)
+            assert len(mistakes(findings)) == (slots == 1 and users == 7)
+    if slots == 1:
+        only(findings, "answers one request at a time, and 7 people used it", "--parallel 4")
+
+
+@pytest.mark.parametrize("parallel", [1, 4])
+async def test_an_ollama_that_many_use_one_by_one(
+    store: Home, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, parallel: int
+) -> None:
+    """Gateway, worker and an Ollama with so many places: five people at once, several times."""
+    monkeypatch.setattr(noting, "TELL_S", 0.05)
+    places = asyncio.Semaphore(parallel)
+    async with engine("ollama", engine=Engine("ollama", thinks=False, delay_s=0.002)) as one:
+
+        async def serve(request: Recorded) -> AsyncIterator[Piece]:
+            async with places:
+                async for piece in one.engine.script(request.body):
+                    yield piece
+
+        one.script = serve
+        config = settings(store[1], spec(one, num_ctx=32768))
+        async with (
+            working(store[0], *config.backends, config=config),
+            served(create_app(config, store[0])) as port,
+            httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False) as client,
+        ):
+
+            async def ask(user: int) -> None:
+                for number in range(5):
+                    body = {"model": "m-oll", "messages": [{"role": "user", "content": f"words:40 {number}"}]}
+                    headers = {"x-openwebui-user-id": f"u{user}"}
+                    answer = await client.post("/v1/chat/completions", json=body, headers=headers)
+                    assert answer.status_code == 200
+
+            await asyncio.gather(*(ask(user) for user in range(5)))
+            lanes = Lanes(store[0])
+            before = time.time()
+            await lanes.look([presence.id for presence in await read_workers(store[0], KEYS)], "here")
+
+            async def is_told() -> bool:
+                (state,) = await read_states(store[0], KEYS)
+                return state.probed_at > before
+
+            await until(is_told)
+            findings = await examined(capsys, config)
+    if parallel == 1:
+        only(findings, "answers one request at a time, and 5 people used it", "OLLAMA_NUM_PARALLEL=4")
+    else:
+        assert mistakes(findings) == []
 
 
 async def test_a_gateway_notes_what_comes(monkeypatch: pytest.MonkeyPatch) -> None:
