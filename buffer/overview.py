@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import Struct
 
+EngineState = Literal["up", "open", "trial", "down", "spare", "starting"]
+"""``open``: its breaker keeps jobs away; ``trial``: one job tries it; ``spare``: it is started when it is needed."""
 REF_CHARS = 12
 """Jobs are told of by so much of their ids: with a whole one and its owner's address, its answer could be had."""
 
@@ -31,10 +35,9 @@ class EngineView(Struct, kw_only=True):
     name: str
     kind: str
     pool: str
-    up: bool
-    breaker: str
-    """closed, open or trial."""
+    state: EngineState
     error: str
+    """Why it is down."""
     jobs: int
     limit: int
     """Jobs that it may have now; 0: not told."""
@@ -48,8 +51,6 @@ class EngineView(Struct, kw_only=True):
     loaded: list[str]
     fallback_for: list[str]
     simulated: bool
-    rests: bool = False
-    """It is down, and is started when it is needed."""
 
 
 class WorkerView(Struct, kw_only=True):

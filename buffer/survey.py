@@ -11,7 +11,17 @@ from buffer.job import LANES
 from buffer.lanes import Lanes
 from buffer.load import BackendState, WorkerPresence, read_states, read_workers
 from buffer.names import queue_names
-from buffer.overview import REF_CHARS, EngineView, JobView, LaneView, LetterView, Overview, QueueView, WorkerView
+from buffer.overview import (
+    REF_CHARS,
+    EngineState,
+    EngineView,
+    JobView,
+    LaneView,
+    LetterView,
+    Overview,
+    QueueView,
+    WorkerView,
+)
 
 RECENT_MODELS = 50
 """Among so many models that were asked for last, those are looked for that jobs wait for."""
@@ -116,8 +126,7 @@ def _engine(state: BackendState, pool: str) -> EngineView:
         name=state.name,
         kind=state.kind,
         pool=pool,
-        up=state.up,
-        breaker="open" if state.breaker_open else "trial" if state.trial else "closed",
+        state=_state(state),
         error=state.error,
         jobs=0,
         limit=state.limit,
@@ -129,8 +138,15 @@ def _engine(state: BackendState, pool: str) -> EngineView:
         loaded=sorted(state.loaded),
         fallback_for=state.fallback_for,
         simulated=state.simulated,
-        rests=state.comes,
     )
+
+
+def _state(state: BackendState) -> EngineState:
+    if state.up:
+        return "open" if state.breaker_open else "trial" if state.trial else "up"
+    if state.comes:
+        return "starting" if state.spare in ("starting", "up") else "spare"
+    return "down"
 
 
 async def _add_letters(found: Overview, lanes: Lanes) -> None:

@@ -46,9 +46,9 @@ class Verdict(Struct, kw_only=True):
 
 
 def judge(seen: Overview, minute: Minute) -> Verdict:
-    down = [engine for engine in seen.engines if not engine.up and not engine.rests]
-    troubled = [engine for engine in seen.engines if engine.up and engine.breaker != "closed"]
-    why = [*_down(down), *_breakers(troubled)]
+    down = [engine for engine in seen.engines if engine.state == "down"]
+    troubled = [engine for engine in seen.engines if engine.state in ("open", "trial")]
+    why = [*_down(down), *_breakers(troubled), *_starting(seen.engines)]
     broken = _broken(seen, down)
     waiting, oldest_s = people_waiting(seen)
     if waiting or oldest_s > 1:
@@ -105,14 +105,19 @@ def _down(down: Sequence[EngineView]) -> list[str]:
 def _breakers(troubled: Sequence[EngineView]) -> list[str]:
     return [
         f"{engine.name}: one job tries it, after several failed there."
-        if engine.breaker == "trial"
+        if engine.state == "trial"
         else f"{engine.name}: several jobs failed there in a row, so none is sent for some seconds."
         for engine in troubled[:NAMED]
     ]
 
 
+def _starting(engines: Sequence[EngineView]) -> list[str]:
+    starting = [engine for engine in engines if engine.state == "starting"]
+    return [f"{_names(starting)} {'is' if len(starting) == 1 else 'are'} being started."] if starting else []
+
+
 def _crowd(seen: Overview, waiting: int) -> list[str]:
-    able = [engine for engine in seen.engines if engine.up and engine.breaker == "closed" and engine.limit]
+    able = [engine for engine in seen.engines if engine.state == "up" and engine.limit]
     told = _queue(seen, waiting)
     full = [engine for engine in able if engine.jobs >= engine.limit]
     claimed = [engine for engine in able if engine.kv_tokens and engine.kv >= FULL * engine.kv_tokens]

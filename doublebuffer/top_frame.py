@@ -12,6 +12,8 @@ from buffer.verdict import duration
 _STEPS = "▁▂▃▄▅▆▇█"
 _KINDS = {"vllm": "vLLM", "ollama": "Ollama", "llamacpp": "llama.cpp", "openai": "OpenAI API"}
 _LEVELS = {"ok": ("accent", "●"), "strained": ("warn", "▲"), "broken": ("bad", "✕")}
+_STATES = ("down", "open", "trial", "starting", "up", "spare")
+_SHORT = {"starting": "starts"}
 _CODES = {"accent": "36", "warn": "33", "bad": "31", "soft": "2", "strong": "1"}
 _LATE_S = 5.0
 _NAME = 14
@@ -138,12 +140,12 @@ def _engines(engines: Sequence[Mapping[str, Any]], paper: Paper) -> list[str]:
     lines = [paper.ink(f"{titles}  MODELS" if rest > 8 else titles, "soft")]
     if not engines:
         return [*lines, "None is known yet. Workers tell of them once they run."]
-    for engine in sorted(engines, key=lambda engine: (engine["up"], engine["breaker"] == "closed", engine["name"])):
-        state = "down" if not engine["up"] else "up" if engine["breaker"] == "closed" else engine["breaker"]
-        colour = {"down": "bad", "up": "accent"}.get(state, "warn")
+    for engine in sorted(engines, key=lambda engine: (_STATES.index(engine["state"]), engine["name"])):
+        state = engine["state"]
+        colour = {"down": "bad", "open": "warn", "trial": "warn", "spare": "soft"}.get(state, "accent")
         about = f"{fit(engine['name'], _NAME)} "
         about += f"{fit(_KINDS.get(engine['kind'], engine['kind']), 10)} " if kinds else ""
-        about += f"{paper.ink(fit(state, 6), colour)} "
+        about += f"{paper.ink(fit(_SHORT.get(state, state), 6), colour)} "
         if state == "down":
             lines.append(
                 about + fit(engine["error"] or "It cannot be reached.", paper.width - _NAME - 8 - 11 * kinds).rstrip()

@@ -17,7 +17,7 @@ WORKER = WorkerView(id="w", age_s=3.0, backends=["big"], draining=False)
 
 def engine(name: str = "big", **changes: Any) -> EngineView:
     facts: dict[str, Any] = {
-        "name": name, "kind": "vllm", "pool": "default", "up": True, "breaker": "closed", "error": "", "jobs": 0,
+        "name": name, "kind": "vllm", "pool": "default", "state": "up", "error": "", "jobs": 0,
         "limit": 8, "kv": 0, "kv_tokens": 1000, "reading": 0, "models": ["m"],
         "model_count": 1, "loaded": [], "fallback_for": [],
         "simulated": False,
@@ -50,7 +50,7 @@ def seen(engines: Sequence[EngineView], *, waiting: int = 0, oldest_s: float = 0
             ["All places are taken at big.", "The memory for prompts and answers is claimed at small."],
         ),
         (
-            seen([engine(), engine("small", up=False, error="Back end 'small' cannot be reached.")]),
+            seen([engine(), engine("small", state="down", error="Back end 'small' cannot be reached.")]),
             Minute(),
             "strained",
             "1 of 2 back ends can be reached. Nobody waits.",
@@ -67,11 +67,17 @@ def seen(engines: Sequence[EngineView], *, waiting: int = 0, oldest_s: float = 0
             "All is well. 8 under way, 4 wait.",
             ["They wait for tiny, which is served by small.", "All places are taken at small."],
         ),
-        (seen([engine(up=False)]), Minute(), "broken", "The back end big cannot be reached.", ["big was not reached."]),
+        (
+            seen([engine(state="down")]),
+            Minute(),
+            "broken",
+            "The back end big cannot be reached.",
+            ["big was not reached."],
+        ),
         (seen([engine()], workers=[]), Minute(), "broken", "No worker is running, so nothing is answered.", []),
         (seen([]), Minute(), "broken", "No back end is known yet, so nothing can be answered.", []),
         (
-            seen([engine(breaker="open")]),
+            seen([engine(state="open")]),
             Minute(),
             "strained",
             "Jobs are kept from big. Nobody waits.",
@@ -95,9 +101,16 @@ def test_a_sentence_says_how_it_is(overview: Overview, minute: Minute, level: st
 
 
 def test_of_many_dead_engines_some_are_named() -> None:
-    verdict = judge(seen([engine(f"e{i}", up=False, error="It is away") for i in range(20)]), Minute())
+    verdict = judge(seen([engine(f"e{i}", state="down", error="It is away") for i in range(20)]), Minute())
     assert verdict.says == "No back end can be reached."
     assert verdict.why == ["e0: It is away.", "e1: It is away.", "e2: It is away.", "17 more back ends are down."]
+
+
+def test_a_spare_that_rests_is_no_trouble() -> None:
+    resting = engine("spare", state="spare")
+    assert judge(seen([engine(), resting]), Minute()).says == "All is well. Nobody waits."
+    starting = judge(seen([engine(), engine("spare", state="starting")]), Minute())
+    assert (starting.level, starting.why) == ("ok", ["spare is being started."])
 
 
 def test_titles_and_tags_that_wait_worry_nobody() -> None:

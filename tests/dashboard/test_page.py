@@ -150,12 +150,13 @@ async def test_dead_engines_come_first_with_their_reason(browser: Browser, pictu
     async with rig() as r, browser.page() as page:
         await r.hands.show(r.hands.state(name="old", up=False, error="Back end 'old' cannot be reached."))
         await r.hands.show(r.hands.state(name="flaky", breaker_open=True))
+        await r.hands.show(r.hands.state(name="guest", up=False, spare="stopped"))
         await opened(page, r.url)
-        await page.until("document.querySelectorAll('.engine').length === 3")
+        await page.until("document.querySelectorAll('.engine').length === 4")
         names = await page.run("[...document.querySelectorAll('.engine h3')].map((it) => it.textContent)")
-        assert names == ["old", "flaky", "engine"]
+        assert names == ["old", "flaky", "engine", "guest"]
         assert "Back end 'old' cannot be reached." in await page.text(".engine[data-state=down]")
-        assert await page.text("#says") == "2 of 3 back ends can be reached. Nobody waits."
+        assert await page.text("#says") == "3 of 4 back ends can be reached. Nobody waits."
         assert await page.run("document.title[0]") == "!"
         for scheme in ("light", "dark"):
             await page.scheme(scheme)

@@ -66,7 +66,7 @@ async def test_it_tells_who_waits_and_who_runs() -> None:
         assert fast["oldest_s"] > 0
         assert told["seen"]["queues"] == [{"model": "qwen3:0.6b", "waiting": 1, "engines": ["engine"]}]
         (engine,) = told["seen"]["engines"]
-        assert (engine["name"], engine["jobs"], engine["limit"], engine["up"]) == ("engine", 1, 8, True)
+        assert (engine["name"], engine["jobs"], engine["limit"], engine["state"]) == ("engine", 1, 8, "up")
         assert [worker["id"] for worker in told["seen"]["workers"]] == ["hands"]
         assert told["seen"]["verdict"]["level"] == "ok"
         assert told["viewer"] == {"name": "", "signed_in": False, "admin": True}

@@ -38,7 +38,7 @@ def columns(line: str) -> int:
 
 
 def test_a_frame_tells_what_the_page_tells() -> None:
-    down = engine("old", up=False, error="Back end 'old' cannot be reached.")
+    down = engine("old", state="down", error="Back end 'old' cannot be reached.")
     text = "\n".join(shown(seen([engine(jobs=3, kv=500), down], waiting=4, oldest_s=9.0)))
     assert "▲ 1 of 2 back ends can be reached. 3 under way, 4 wait, the longest for 9.0 s." in text
     assert re.search(r"^fast +4 █+·+ +9\.0 s +3 ", text, re.MULTILINE)
@@ -50,7 +50,7 @@ def test_a_frame_tells_what_the_page_tells() -> None:
 def test_no_line_is_longer_than_the_terminal(width: int) -> None:
     names = [f"模型-{'x' * i}" for i in range(0, 60, 7)]
     engines = [
-        engine(name, models=names, jobs=99999, limit=99999, error="Ä" * 300, up=i % 2 == 0)
+        engine(name, models=names, jobs=99999, limit=99999, error="Ä" * 300, state="up" if i % 2 == 0 else "down")
         for i, name in enumerate(names)
     ]
     lines = shown(seen(engines, waiting=123456, oldest_s=86400.0), width)
@@ -59,7 +59,7 @@ def test_no_line_is_longer_than_the_terminal(width: int) -> None:
 
 
 def test_of_more_engines_than_there_are_lines_the_troubled_are_shown() -> None:
-    engines = [engine(f"e{i:02}", up=i != 17) for i in range(40)]
+    engines = [engine(f"e{i:02}", state="up" if i != 17 else "down") for i in range(40)]
     lines = shown(seen(engines), 100, 24)
     assert len(lines) <= 24
     assert any(line.startswith("e17") for line in lines)
@@ -69,7 +69,7 @@ def test_of_more_engines_than_there_are_lines_the_troubled_are_shown() -> None:
 
 def test_nothing_that_a_terminal_would_obey_comes_through() -> None:
     assert plain("a\x1b]0;owned\x07b\nc\u202e") == "a ]0;owned b c "
-    text = "\n".join(shown(seen([engine("x\x1b[2J", up=False, error="\x1b[31mred\r")])))
+    text = "\n".join(shown(seen([engine("x\x1b[2J", state="down", error="\x1b[31mred\r")])))
     assert "\x1b" not in text
     assert "\r" not in text
     coloured = "\n".join(shown(seen([engine()]), colours=True))

@@ -4,17 +4,18 @@ import { el, keyed, number, plural, short, show, write } from './words.js';
 const box = document.getElementById('engines');
 const count = document.getElementById('engines-count');
 const KINDS = { vllm: 'vLLM', ollama: 'Ollama', llamacpp: 'llama.cpp', openai: 'OpenAI API' };
-const STATES = { up: 'up', down: 'down', rests: 'spare', open: 'breaker open', trial: 'on trial' };
-const ORDER = ['down', 'open', 'trial', 'up', 'rests'];
+const STATES = { up: 'up', down: 'down', open: 'breaker open', trial: 'on trial', starting: 'starting', spare: 'spare' };
+const ORDER = ['down', 'open', 'trial', 'starting', 'up', 'spare'];
+const AWAY = ['down', 'starting', 'spare'];
 const MOST_CELLS = 40;
 
-const stateOf = (engine) => (engine.rests ? 'rests' : !engine.up ? 'down' : engine.breaker === 'closed' ? 'up' : engine.breaker);
-
-function sentenceOf(engine, state) {
+function sentenceOf(engine) {
+  const { state } = engine;
   if (state === 'down') return engine.error || 'It cannot be reached.';
-  if (state === 'rests') return 'It is started when it is needed.';
   if (state === 'open') return 'Several jobs failed here in a row; for some seconds none is sent.';
   if (state === 'trial') return 'One job tries whether it works again.';
+  if (state === 'starting') return 'It is being started for those who wait.';
+  if (state === 'spare') return 'It is started when it is needed.';
   return engine.fallback_for.length ? `Stands in for ${engine.fallback_for.join(', ')}.` : '';
 }
 
@@ -67,19 +68,20 @@ function make(engine) {
 
 function update(card, engine) {
   const { pill, sentence, places, memory, rate, model, details, summary, models } = card.parts;
-  const state = stateOf(engine);
+  const { state } = engine;
+  const away = AWAY.includes(state);
   card.dataset.state = state;
   write(pill, STATES[state]);
-  const text = sentenceOf(engine, state);
+  const text = sentenceOf(engine);
   write(sentence, text);
   show(sentence, Boolean(text));
-  show(places.node, engine.up || engine.jobs > 0);
+  show(places.node, !away || engine.jobs > 0);
   fill(places, engine.jobs, engine.limit, engine.limit ? `${number(engine.jobs)} of ${number(engine.limit)}` : number(engine.jobs));
-  show(memory.node, engine.up && engine.kv_tokens > 0);
+  show(memory.node, !away && engine.kv_tokens > 0);
   fill(memory, engine.kv, engine.kv_tokens, `${short(engine.kv)} of ${short(engine.kv_tokens)}`);
   const said = [engine.tokens_per_s ? `${short(engine.tokens_per_s)} tokens/s` : '', engine.reading ? `reads ${short(engine.reading)} tokens` : ''];
   write(rate, said.filter(Boolean).join(' · ') || 'idle');
-  show(rate, engine.up);
+  show(rate, !away);
   show(details, engine.models.length > 1);
   show(model, engine.models.length === 1);
   write(model, engine.models[0] ?? '');
@@ -96,9 +98,9 @@ function update(card, engine) {
 }
 
 export function drawEngines(engines) {
-  const sorted = [...engines].sort((a, b) => ORDER.indexOf(stateOf(a)) - ORDER.indexOf(stateOf(b)));
-  const down = engines.filter((engine) => !engine.up && !engine.rests).length;
-  write(count, engines.length > 1 || down ? `${number(engines.length - down)} of ${number(engines.length)} up` : '');
+  const sorted = [...engines].sort((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state));
+  const up = engines.filter((engine) => !AWAY.includes(engine.state)).length;
+  write(count, engines.length > 1 || up < engines.length ? `${number(up)} of ${number(engines.length)} up` : '');
   keyed(box, sorted, (engine) => `${engine.pool} ${engine.name}`, make, update);
   if (!engines.length) box.replaceChildren(el('p', 'none whole', 'None is known yet. Workers tell of them once they run.'));
   else box.querySelector(':scope > p')?.remove();
