@@ -29,8 +29,10 @@ async def engine_findings(seen: Seen) -> list[Finding]:
         return [wrong(topic, f"{where} is Doublebuffer itself", "give the address of an engine")]
     if seen.probe is None:
         return [await _away(topic, where, seen, found)]
-    if found is not None and found.kind in TITLES and found.kind not in (spec.kind, "openai") and spec.kind != "openai":
-        return [wrong(topic, f"{where} is {TITLES[found.kind]}", f'set kind = "{found.kind}" for it')]
+    told = found.kind if found is not None and found.kind in TITLES else "openai"
+    # A simulated engine is of each kind that it is taken for.
+    if "openai" not in (told, spec.kind) and told != spec.kind and not seen.probe.simulated:
+        return [wrong(topic, f"{where} is {TITLES[told]}", f'set kind = "{told}" for it')]
     models = seen.models()
     if not models:
         remedy = "ollama pull a model" if spec.kind == "ollama" else "start it with a model"

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import signal
 import sys
 import tomllib
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 from buffer.backend import BackendSpec
 from tests.docs.pages import PAGES, READMES, ROOT, blocks_of, text_of, without_comments
 from tests.rig.processes import clean_environment, run_command
-from tests.rig.redis_server import run_redis
+from tests.rig.redis_server import free_port, run_redis
 
 QUICKSTART = ROOT / "docs" / "quickstart.md"
 SHELL_S = 60.0
@@ -31,9 +32,14 @@ async def shell(script: str, environment: dict[str, str] | None = None, director
         env=clean_environment(environment) | {"PATH": path},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
     )
-    async with asyncio.timeout(SHELL_S):
-        out, err = await child.communicate()
+    try:
+        async with asyncio.timeout(SHELL_S):
+            out, err = await child.communicate()
+    finally:
+        if child.returncode is None:
+            os.killpg(child.pid, signal.SIGKILL)
     assert child.returncode is not None
     return child.returncode, out.decode(), err.decode()
 
@@ -84,20 +90,17 @@ async def test_in_parts_with_redis(tmp_path: Path) -> None:
     async with run_command("simulate", "--port", "0") as engine:
         await engine.is_healthy("/health")
         with run_redis() as redis:
+            port = str(free_port())
+            answers = f"until curl -sf http://127.0.0.1:{port}/health/ready; do kill -0 %1 && sleep 0.1 || break; done"
             script = (
                 without_comments(block)
-                .replace(". .venv/bin/activate\n", "set -m\n")
+                .replace(". .venv/bin/activate\n", "")
                 .replace("redis://127.0.0.1:6379/0", redis.url)
                 .replace("http://10.0.0.5:8000", engine.url)
-                .replace(
-                    "doublebuffer doctor", "until curl -sf $HERE/health/ready; do sleep 0.1; done\ndoublebuffer doctor"
-                )
+                .replace("doublebuffer doctor", f"{answers}\ndoublebuffer doctor; healthy=$?")
             )
-            port = engine.url.rpartition(":")[2]
-            here = f"http://127.0.0.1:{(int(port) + 7) % 20000 + 20000}"
-            environment = {"HERE": here, "DOUBLEBUFFER_PORT": here.rpartition(":")[2]}
-            code, out, err = await shell(f"{script}\nwait", environment, tmp_path)
-    assert code == 0, err
+            code, out, err = await shell(f"{script}\nwait; exit $healthy", {"DOUBLEBUFFER_PORT": port}, tmp_path)
+    assert code == 0, out + err
     assert "Doublebuffer 0.1.0 gateway" in out
     assert "Doublebuffer 0.1.0 worker" in out
     assert "big" in out
