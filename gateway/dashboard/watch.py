@@ -28,7 +28,7 @@ class Watch:
         self._read_at = float("-inf")
         self._for_all = self._for_admins = b""
         self._refs: OrderedDict[str, str] = OrderedDict()
-        self._about = {"version": version("doublebuffer"), "embedded": store.embedded}
+        self._about = {"version": version("doublebuffer")}
 
     async def look(self, *, admin: bool) -> bytes:
         """As JSON."""
