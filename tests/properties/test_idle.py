@@ -9,13 +9,15 @@ from typing import Any
 
 from redis.asyncio import Redis
 
+from buffer.recent import TELL_S
 from buffer.scripting import by_sha
 from buffer.store import open_store
 from tests.rig.redis_server import run_redis
 from tests.rig.scripted import Scripted
 from tests.worker.rig import gate, settings, spec, working
 
-CALMS_DOWN_S = 1.5
+CALMS_DOWN_S = TELL_S + 0.5
+"""By then all that was counted of the last job has been told."""
 LOOKED_FOR_S = 4.0
 LEASE_S = 4.0
 WORKERS = 2
