@@ -67,7 +67,10 @@ class Worker:
         names = sorted({backend.spec.pool for backend in self._backends}) or ["default"]
         self.pools: list[Pool] = [self._pool(store, name) for name in names]
         """Of chats, then of embeddings."""
-        self.pools += [self._embedding_pool(store, name, chats) for name, chats in zip(names, self.pools, strict=True)]
+        self._beside = [
+            (chats, self._embedding_pool(store, name, chats)) for name, chats in zip(names, self.pools, strict=True)
+        ]
+        self.pools += [embeddings for _, embeddings in self._beside]
 
     def _make(self) -> Iterable[Backend]:
         families = Families(self._settings.models)
@@ -148,8 +151,7 @@ class Worker:
         log.info("worker %s has stopped", self.name)
 
     def _spares(self) -> Iterable[Elastic]:
-        half = len(self.pools) // 2
-        for chats, embeddings in zip(self.pools[:half], self.pools[half:], strict=True):
+        for chats, embeddings in self._beside:
             for engine in chats.engines:
                 if engine.spec.spare:
                     yield Elastic(chats, engine, [chats.lanes, embeddings.lanes])
