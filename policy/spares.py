@@ -137,6 +137,9 @@ def _resting(stand: Stand, seen: Seen, terms: Terms, now_at: float) -> Step:
     if seen.up:
         # Somebody started it by hand.
         return replace(_go(stand, "up", now_at), busy_at=now_at), None
+    if terms.own_process and seen.here and not seen.acting:
+        # It is under way: the store has forgotten that.
+        return _go(stand, "starting", now_at), None
     if now_at < stand.again_at:
         return stand, None
     if stand.phase == "failed":

@@ -11,21 +11,19 @@ import contextlib
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 from buffer.backend import BackendSpec
 from buffer.holding import Held, hold, refuse_waiting
 from buffer.job import Failure
 from buffer.lanes import Lanes
 from buffer.load import BackendState, read_states
-from buffer.names import queue_names
 from buffer.store import StoreUnavailable
-from policy.learned import together
 from policy.spares import Deed, Queue, Seen, Stand, Terms, step
 from worker.elastic_command import Command
 from worker.elastic_means import Means, MeansError
-from worker.elastic_notes import differs, read, written
+from worker.elastic_notes import differs, later, read, written
 from worker.elastic_scale import Scale
+from worker.elastic_sight import look_at, queues_of
 from worker.engine import Engine
 from worker.pool import Pool
 
@@ -34,6 +32,8 @@ log = logging.getLogger("doublebuffer.worker")
 LOOK_S = 1.0
 TRIES = 2
 """After so many starts in a row that failed, those who wait are told so."""
+FORGOTTEN_S = 3.0
+"""So long after the store knew nothing of a spare, the decision is left to a worker that is starting it."""
 LEAST_LEASE_S = 10.0
 """A worker that has been silent for so long decides no more."""
 _LEAVE_S = 2.0
@@ -62,6 +62,8 @@ class Elastic:
         self._lease_s = max(LEAST_LEASE_S, pool.settings.lease_seconds)
         self._fence = 0
         self._stand = Stand()
+        self._blank_at: float | None = None
+        """Since when the store has known nothing of it; None: it does."""
         self._failure = ""
         self._doing: asyncio.Task[None] | None = None
         self._due: tuple[Deed, str] | None = None
@@ -80,17 +82,17 @@ class Elastic:
         engine = self._engine
         if engine.up:
             self._means.answers()
-        held = await self._hold(self._lease_s if self._wants else 0.0)
+        wants = self._wants and (self._fence != 0 or not await self._is_forgotten())
+        held = await self._hold(self._lease_s if wants else 0.0)
         noted = read(held.stand)
         if not held.mine:
             self._fence, self._due = 0, None
             await self._obey(noted)
             return
         known = noted
-        if held.fence == self._fence:
-            # These two it knows better than what was noted, for they are noted now and then.
-            at = self._stand
-            known = replace(known, busy_at=max(at.busy_at, known.busy_at), seen_at=max(at.seen_at, known.seen_at))
+        if held.fence == self._fence or (self._fence and not held.stand):
+            # This worker knows better than what was noted, which is done now and then, or than a store that forgot it.
+            known = self._stand if not held.stand else later(noted, self._stand)
         self._fence = held.fence
         deed: Deed | None
         if self._due is not None and self._due[1] == noted.phase:
@@ -124,6 +126,20 @@ class Elastic:
         """A spare that runs is decided about by somebody who could stop it."""
         able = not self._terms.own_process or self._means.here or not self._engine.up
         return able and not self._pool.stopping
+
+    async def _is_forgotten(self) -> bool:
+        """Whether the store has just lost what it knew of it: the decision is left to whoever is at it. Raises
+        ``StoreUnavailable``."""
+        if (await self._hold(0.0)).fence:
+            self._blank_at = None
+            return False
+        now_at = time.monotonic()
+        self._blank_at = now_at if self._blank_at is None else self._blank_at
+        return not self._means.here and not self._acting and now_at - self._blank_at < FORGOTTEN_S
+
+    @property
+    def _acting(self) -> bool:
+        return self._doing is not None and not self._doing.done()
 
     async def _obey(self, stand: Stand) -> None:
         """Another worker decides."""
@@ -172,7 +188,7 @@ class Elastic:
         for lanes in self._lanes:
             work += (await lanes.load(engine.name)).jobs
             chats = lanes is self._lanes[0]
-            queues += [await _queue(lanes, names, others, chats=chats) for names in _queues(engine)]
+            queues += [await look_at(lanes, names, others, chats=chats) for names in queues_of(engine)]
         return Seen(
             up=engine.up,
             work=work,
@@ -180,7 +196,7 @@ class Elastic:
             others_first=self._is_early(others) or any(self._goes_first(state) for state in others),
             here=self._means.here,
             failure=self._failure or self._means.failure,
-            acting=self._doing is not None and not self._doing.done(),
+            acting=self._acting,
         )
 
     def _is_early(self, others: Sequence[BackendState]) -> bool:
@@ -203,7 +219,7 @@ class Elastic:
             f"The back end that serves this model could not be started: {error}", 503, "backend_unavailable"
         )
         for lanes in self._lanes:
-            for names in _queues(self._engine):
+            for names in queues_of(self._engine):
                 if not any(other.comes or other.up for other in others if other.queues() & set(names)):
                     await refuse_waiting(lanes, names, failure)
 
@@ -214,23 +230,3 @@ class Elastic:
             with contextlib.suppress(StoreUnavailable, TimeoutError):
                 async with asyncio.timeout(_LEAVE_S):
                     await self._hold(0.0, written(Stand()) if self._means.own_process else b"")
-
-
-def _queues(engine: Engine) -> list[list[str]]:
-    """The queues of each of its models that are its own to serve."""
-    found = ([queue for queue in queue_names(name) if engine.covers(queue)] for name in engine.spec.models)
-    return [queues for queues in found if queues]
-
-
-async def _queue(lanes: Lanes, names: list[str], others: Sequence[BackendState], *, chats: bool) -> Queue:
-    """What waits for one model. Embeddings have no places, so the wait for these is what has been waited."""
-    seen = await lanes.peek(names)
-    serving = [one for one in others if one.up and not one.breaker_open and one.queues() & set(names)]
-    figures = together(told for one in serving for told in one.learned.values())
-    job_s = figures.expected_output("normal") / figures.token_rate if chats else 0.0
-    return Queue(
-        waiting=seen.waiting,
-        oldest_s=max(0.0, (seen.now_us - seen.oldest_arr_us) / 1e6) if seen.waiting else 0.0,
-        places=sum(max(1, one.limit) for one in serving),
-        job_s=job_s,
-    )

@@ -15,7 +15,9 @@ import signal
 import stat
 import tempfile
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from worker.elastic_means import MeansError
 
@@ -103,11 +105,13 @@ class Command:
         assert process.stdout is not None
         left = MOST_LOGGED
         with contextlib.ExitStack() as stack:
-            self.log = _log_of(self._name)
-            sink = stack.enter_context(self.log.open("wb", buffering=0)) if self.log is not None else None
+            self.log, sink = _log_of(self._name)
+            stack.enter_context(sink)
             while data := await process.stdout.read(8192):
-                if sink is not None and left and not self._answers:
-                    sink.write(data[:left])
+                if left and not self._answers:
+                    # A disk that is full holds up no engine.
+                    with contextlib.suppress(OSError):
+                        sink.write(data[:left])
                     left -= min(left, len(data))
 
     async def stop(self) -> None:
@@ -162,14 +166,15 @@ def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None
         os.killpg(process.pid, number)
 
 
-def _log_of(name: str) -> Path | None:
-    """A file that only this user can read. None: there is no place for one."""
+def _log_of(name: str) -> tuple[Path | None, BinaryIO]:
+    """A file that only this user can read, new and empty. None: there is no place for one, and nothing is kept."""
     folder = Path(tempfile.gettempdir()) / f"doublebuffer-{os.getuid()}"
+    file = folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', name)}.log"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         found = folder.lstat()
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077:
+            return file, cast(BinaryIO, file.open("wb", buffering=0))
     except OSError:
-        return None
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        return None
-    return folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', name)}.log"
+        pass
+    return None, BytesIO()

@@ -31,6 +31,12 @@ def differs(stand: Stand, noted: Stand) -> bool:
     return replace(stand, busy_at=0.0, seen_at=0.0) != replace(noted, busy_at=0.0, seen_at=0.0)
 
 
+def later(noted: Stand, known: Stand) -> Stand:
+    """What was noted, with the newer instants of what somebody knows."""
+    busy_at, seen_at = max(noted.busy_at, known.busy_at), max(noted.seen_at, known.seen_at)
+    return replace(noted, busy_at=busy_at, seen_at=seen_at)
+
+
 def written(stand: Stand) -> bytes:
     return msgspec.json.encode(msgspec.convert(stand, _Noted, from_attributes=True))
 

@@ -87,11 +87,11 @@ class Scale:
         headers = {"content-type": "application/merge-patch+json"} if body is not None else {}
         try:
             answer = await client.request(method, path, json=body, headers=headers)
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise MeansError(f"The cluster's API cannot be reached: {type(error).__name__}.") from None
         match answer.status_code:
             case HTTPStatus.OK:
-                return answer.json()
+                return _json(answer)
             case HTTPStatus.UNAUTHORIZED | HTTPStatus.FORBIDDEN:
                 wanted = f"{method.lower()} deployments/scale"
                 raise MeansError(f"The service account may not {wanted} of {self._name}; let its Role do that.")
@@ -99,6 +99,13 @@ class Scale:
                 raise MeansError(f"There is no Deployment {self._name} in namespace {self._place()}.")
             case status:
                 raise MeansError(f"The cluster's API answered {status} when {self._name} was to be scaled.")
+
+
+def _json(answer: httpx.Response) -> Any:
+    try:
+        return answer.json()
+    except ValueError:
+        return None
 
 
 def _count(told: Any) -> int:

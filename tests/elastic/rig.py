@@ -42,11 +42,13 @@ class Site:
         fields: dict[str, Any] = {"start": ["start"], "models": {MODEL: MODEL}, "idle_stop_seconds": 0.3}
         return BackendSpec(name="spare", kind="openai", url=self.engine.url, **(fields | more))
 
-    async def begin(self) -> None:
+    async def begin(self, wanted: Callable[[], bool]) -> None:
         self.starts += 1
         if self.broken:
             raise MeansError(self.broken)
         await self.begins.wait()
+        if not wanted():
+            return
         assert not self.running, "it was started a second time"
         self.running = True
         await self.engine.__aenter__()
@@ -80,7 +82,7 @@ class Remote:
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         del tasks
         self.here = self.own_process
-        await self._site.begin()
+        await self._site.begin(lambda: self.here or not self.own_process)
 
     async def stop(self) -> None:
         if self._site.running:
@@ -101,6 +103,7 @@ async def a_site(monkeypatch: pytest.MonkeyPatch, *, own_process: bool = False) 
     monkeypatch.setattr(elastic, "means_of", lambda _: Remote(site))
     monkeypatch.setattr(elastic, "LOOK_S", 0.05)
     monkeypatch.setattr(elastic, "LEAST_LEASE_S", 1.0)
+    monkeypatch.setattr(elastic, "FORGOTTEN_S", 0.3)
     monkeypatch.setattr(spares, "CLOSING_S", 0.3)
     monkeypatch.setattr(spares, "AGAIN_S", (0.5,))
     monkeypatch.setattr(health, "LOOK_DOWN_S", 0.1)

@@ -103,6 +103,13 @@ async def test_what_it_says_once_it_answers_is_not_kept() -> None:
         assert command.log.read_text().count("a prompt") <= before.count("a prompt") + 1
 
 
+async def test_a_folder_that_cannot_be_written_to(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(elastic_command.tempfile, "gettempdir", lambda: str(tmp_path / "not" / "there"))
+    async with begun(command := Command("spare", [sys.executable, "-c", "print('hello' * 9999)"], ["true"])):
+        await ended(command)
+    assert (command.log, command.failure) == (None, "")
+
+
 async def test_a_great_deal_of_output_is_kept_in_part_and_holds_nothing_up() -> None:
     code = f"import sys; sys.stdout.write('x' * {4 * MOST_LOGGED}); sys.exit(3)"
     async with begun(command := Command("spare", [sys.executable, "-c", code], [])):

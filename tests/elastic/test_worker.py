@@ -10,8 +10,9 @@ from buffer.store import Store
 from tests.elastic.rig import a_site, nobody_decides, stands, state_of, told
 from tests.rig.scripted import Scripted
 from tests.worker.rig import Crew, Gate, settings, spec, worker
+from worker import elastic
 
-CONFIG = settings(window_ms=0.0)
+CONFIG = settings(window_ms=0.0, lease_seconds=1.5)
 
 
 async def started(store: Store, *specs: object, crew: int = 1) -> Crew:
@@ -71,6 +72,36 @@ async def test_it_is_not_stopped_amid_an_answer(store: Store, door: Gate, monkey
             assert asked.text == "slow 1 2 3 4 5 6 7 8"
             assert (site.starts, site.stops) == (1, 0)
             await stands(door.lanes, "stopped")
+        finally:
+            await end(crew)
+
+
+@pytest.mark.parametrize("own_process", [True, False])
+async def test_a_store_that_forgot_it_makes_no_second_one(
+    store: Store, door: Gate, monkeypatch: pytest.MonkeyPatch, own_process: bool
+) -> None:
+    """Amid its start, and amid an answer."""
+    async with a_site(monkeypatch, own_process=own_process) as site:
+        # However busy this machine is: nobody is to take over from a worker that is only slow.
+        monkeypatch.setattr(elastic, "LEAST_LEASE_S", 10.0)
+        monkeypatch.setattr(elastic, "FORGOTTEN_S", 2.0)
+        site.engine.engine.delay_s = 0.1
+        site.begins.clear()
+        crew = await started(store, site.spec(), crew=2)
+        try:
+            asked = await door.ask("marker:slow words:12")
+            await stands(door.lanes, "starting")
+            await asyncio.sleep(0.3)  # both have heard of it
+            await store.redis.delete(door.lanes.keys.spare("spare"))
+            await asyncio.sleep(0.3)
+            site.begins.set()
+            await asked.begin()
+            await store.redis.delete(door.lanes.keys.spare("spare"))
+            assert (await asked.end()).kind == "done"
+            assert asked.text == "slow 1 2 3 4 5 6 7 8 9 10 11 12"
+            assert (site.starts, site.stops) == (1, 0)
+            await stands(door.lanes, "stopped")
+            assert site.stops == 1
         finally:
             await end(crew)
 

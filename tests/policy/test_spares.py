@@ -89,6 +89,12 @@ def test_the_start_of_a_worker_that_died_is_made_anew() -> None:
     assert step(stand, ASKED, TERMS, 1001.0)[1] == "start"
 
 
+def test_one_that_is_under_way_is_not_started_again_if_the_store_forgets_it() -> None:
+    stand, deed = step(Stand(), replace(ASKED, here=True), TERMS, 1000.0)
+    assert (stand.phase, deed) == ("starting", None)
+    assert step(Stand(), replace(ASKED, here=True, acting=True), TERMS, 1000.0)[0].phase == "stopped"
+
+
 def test_one_that_belongs_to_no_worker_goes_on_starting() -> None:
     stand = Stand(phase="starting", since_at=999.0)
     assert step(stand, ASKED, LENT, 1000.0) == (replace(stand, busy_at=1000.0), None)
