@@ -172,11 +172,11 @@ class Store:
         """Entries beyond the ids given, ``count`` a stream at most; waits up to ``block_s`` (≤ 30) for the first, and
         a little for a store that is away. Empty: none came.
 
-        ``trim``: stream → id of an entry that was processed; what is older is dropped, in the same turn.
+        ``trim``: stream → id of an entry that was processed; it and what is older is dropped, in the same turn.
         """
         block_ms = max(1, int(min(block_s, MAX_BLOCK_S) * 1000))
         read: Command = ("XREAD", "COUNT", count, "BLOCK", block_ms, "STREAMS", *streams.keys(), *streams.values())
-        trims: list[Command] = [("XTRIM", key, "MINID", last) for key, last in (trim or {}).items()]
+        trims = trims_of(trim or {})
         began_at = asyncio.get_running_loop().time()
         result = await self._read([*trims, read], block_ms / 1000)
         if isinstance(result, Exception):
@@ -230,6 +230,12 @@ def key_of(command: Command) -> str:
         case _:
             key = command[1]
     return key.decode() if isinstance(key, bytes) else str(key)
+
+
+def trims_of(processed: Mapping[str, str]) -> list[Command]:
+    """Drops entries up to the given one of each stream. An id is an instant and a number."""
+    places = {key: id.partition("-") for key, id in processed.items()}
+    return [("XTRIM", key, "MINID", f"{at}-{int(number) + 1}") for key, (at, _, number) in places.items()]
 
 
 def entries_of(reply: Any) -> list[tuple[str, list[Entry]]]:

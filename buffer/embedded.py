@@ -8,7 +8,7 @@ from typing import Any
 
 from redis import exceptions as errors
 
-from buffer.access import MAX_BLOCK_S, Command, Entry, Store, entries_of
+from buffer.access import MAX_BLOCK_S, Command, Entry, Store, entries_of, trims_of
 from buffer.link import COMMAND_TIMEOUT_S, Link
 from buffer.scripting import by_sha
 
@@ -56,7 +56,7 @@ class EmbeddedStore(Store):
         try:
             # Its commands never suspend: without this a busy stream would starve the loop.
             await asyncio.sleep(0)
-            commands: list[Command] = [("XTRIM", key, "MINID", last) for key, last in (trim or {}).items()]
+            commands = trims_of(trim or {})
             async with asyncio.timeout(min(block_s, MAX_BLOCK_S)):
                 while True:
                     event.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -20,7 +21,9 @@ log = logging.getLogger("doublebuffer.buffer")
 READ_AT_ONCE = 500
 READ_BLOCK_S = 30.0
 TRIM_AT = 64
-"""Entries that were read, at which they are dropped; fewer, once nothing has come for ``READ_BLOCK_S``."""
+"""Entries that were read, at which they are dropped; fewer,"""
+TRIM_AFTER_S = 20.0
+"""when the first of them was read so long ago: a minute after its end, nothing of an answer may be left."""
 STRAYS = 16384
 
 
@@ -39,15 +42,17 @@ class Incoming:
             return
         key = self._lanes.keys.inbox(name)
         last = "0-0"
-        kept = 0
+        kept, since_at = 0, 0.0
+        clock = asyncio.get_running_loop().time
         backoff = Backoff()
         away = False
         while True:
             # Not each time: it costs as much as a read.
-            trim = {key: last} if kept >= TRIM_AT else None
+            left_s = since_at + TRIM_AFTER_S - clock() if kept else READ_BLOCK_S
+            trim = {key: last} if kept >= TRIM_AT or left_s <= 0 else None
             # The first read after an outage waits for nothing: an inbox that the store has lost would be waited for in
             # vain, and its jobs with it.
-            block_s = 0.0 if away else READ_BLOCK_S
+            block_s = 0.0 if away else READ_BLOCK_S if trim else min(READ_BLOCK_S, left_s)
             try:
                 got = await self._lanes.store.read_streams({key: last}, block_s, READ_AT_ONCE, trim=trim)
             except StoreUnavailable:
@@ -59,9 +64,8 @@ class Incoming:
                 backoff.reset()
                 on_back()
             kept = 0 if trim else kept
-            if not got and kept:
-                kept = TRIM_AT
             for _, entries in got:
+                since_at = since_at if kept else clock()
                 kept += len(entries)
                 for entry_id, fields in entries:
                     last = entry_id
