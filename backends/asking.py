@@ -29,7 +29,8 @@ class Asking:
         """Posts a body, and gives the connection on which the answer comes, once its head is there.
 
         A connection that was kept open may have been closed by the engine as the request was on its way: then the
-        request was not read, and goes out again. Where the connection was new, that is a failure like any other.
+        request was not read, and goes out again. Where the connection was new, or an answer had begun, that is a
+        failure like any other.
         Raises ``OSError``, ``httpx.InvalidURL`` and, at ``until_at``, ``TimeoutError``.
         """
         kept = self._keep()
@@ -44,7 +45,7 @@ class Asking:
             except BaseException as error:
                 kept.put_back(connection)
                 stale += 1
-                if fresh or stale > MOST_STALE or not isinstance(error, ConnectionError):
+                if fresh or connection.heard or stale > MOST_STALE or not isinstance(error, ConnectionError):
                     raise
             else:
                 return connection

@@ -24,6 +24,8 @@ from buffer.backend import BackendSpec
 log = logging.getLogger("doublebuffer.backends")
 
 ERROR_BODY_LIMIT = 256 * 1024
+LOOK_LIMIT = 32 * 1024 * 1024
+_OF_THE_BODY = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 TAIL_S = 0.05
 """How long the end of a complete answer's body is waited for, so that the connection can be used again."""
 
@@ -156,13 +158,13 @@ class Client:
         deadline_s = self.connect_timeout_s + 1
         try:
             async with asyncio.timeout(deadline_s):
-                response = await self._http.request(
-                    "GET" if body is None else "POST",
-                    self._url + path,
-                    content=None if body is None else msgspec.json.encode(body),
-                    headers={**self._headers, "Content-Type": "application/json"}
-                    if body is not None
-                    else self._headers,
+                response = await self._read(
+                    self._http.build_request(
+                        "GET" if body is None else "POST",
+                        self._url + path,
+                        content=None if body is None else msgspec.json.encode(body),
+                        headers={**self._headers, "Accept-Encoding": "identity"},
+                    )
                 )
         except TimeoutError:
             message = f"Back end '{self.name}' did not answer within {deadline_s:g} s."
@@ -174,6 +176,20 @@ class Client:
         if response.status_code in (401, 403, 429, 500, 502, 503, 504):
             raise self.hushed(from_status(self.name, response.status_code, response.content[:ERROR_BODY_LIMIT]))
         return None
+
+    async def _read(self, request: httpx.Request) -> httpx.Response:
+        """The answer, read whole. Raises ``BackendError`` on one that is too large to be a look's."""
+        response = await self._http.send(request, stream=True)
+        body = bytearray()
+        try:
+            async for data in response.aiter_bytes():
+                body += data
+                if len(body) > LOOK_LIMIT:
+                    raise early_end(self.name, "answers a look with more than there can be to say")
+        finally:
+            await response.aclose()
+        headers = {name: value for name, value in response.headers.items() if name not in _OF_THE_BODY}
+        return httpx.Response(response.status_code, headers=headers, content=bytes(body), request=request)
 
     def trouble(self, error: Exception) -> BackendError:
         """httpx-aiohttp gives lost connections out as connect timeouts, so the cause beneath decides."""

@@ -16,6 +16,7 @@ from backends.failures import ContextTooLongError, broken, early_end
 from backends.http import Connection
 from backends.traced import traced
 from backends.trim import trim
+from backends.wire import LINE_LIMIT
 from buffer.job import Chat, Content, Event, Origin, Usage
 from buffer.tracing import CURRENT
 
@@ -105,6 +106,8 @@ async def _exchange(
             whole = bytearray()
             while (data := await client.next(pieces, until_at)) is not None:
                 whole += data
+                if len(whole) > LINE_LIMIT:
+                    raise early_end(client.name, "sent more than any answer can be")
             if events := reader.whole(bytes(whole)):
                 yield events
             if reader.failure is not None:

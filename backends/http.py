@@ -18,8 +18,10 @@ from buffer.timing import Deadline
 
 MOST_UNREAD = 256 * 1024
 """Bytes of an answer that wait for their reader, above which the engine is not read."""
+MOST_UNPACKED = 16 * 1024 * 1024
+"""The same of one that came packed; what grows beyond this in one read is no answer."""
 MOST_HEAD = 64 * 1024
-"""Bytes of an answer's status and headers; beyond this it is no HTTP."""
+"""Bytes of an answer's status and headers, or of anything else between two pieces of it; beyond this it is no HTTP."""
 _ZIPPED = {"gzip": 31, "x-gzip": 31, "deflate": zlib.MAX_WBITS}
 
 
@@ -52,7 +54,9 @@ class Connection(asyncio.Protocol):
         self.complete = False
         """The answer has come to its end."""
         self._parts: list[bytes] = []
-        self._size = self._head_size = 0
+        self._size = self._empty = 0
+        self.heard = False
+        """Something of the answer has come."""
         self._held = self._stays = False
         self._error: Exception | None = None
         self._unzip: Any = None
@@ -147,17 +151,18 @@ class Connection(asyncio.Protocol):
             # Nobody asked for it: what comes next cannot be told from it.
             self.close()
             return
+        self.heard = True
+        size = self._size
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade, zlib.error) as error:
             self._fail(NoHttpError(str(error)))
             self.close()
             return
-        if not self.status_code:
-            self._head_size += len(data)
-            if self._head_size > MOST_HEAD:
-                self._fail(NoHttpError("The head of the answer is too long."))
-                self.close()
+        self._empty = 0 if self._size > size else self._empty + len(data)
+        if self._empty > MOST_HEAD and not self.complete:
+            self._fail(NoHttpError("The head of the answer, or what stands between its pieces, is too long."))
+            self.close()
         elif self._size > MOST_UNREAD and not self._held:
             self._held = True
             self._transport.pause_reading()
@@ -179,9 +184,14 @@ class Connection(asyncio.Protocol):
         self._stays = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self.status_code:
+            # Behind the body, or of another answer that nobody asked for.
+            return
         self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
+        if self.complete:
+            return
         status = self._parser.get_status_code()
         if status < 200:
             self.headers.clear()
@@ -192,17 +202,25 @@ class Connection(asyncio.Protocol):
             self._unzip = zlib.decompressobj(wbits=wbits)
 
     def on_body(self, data: bytes) -> None:
+        if self.complete:
+            return
         if self._unzip is not None:
-            data = self._unzip.decompress(data)
+            data = self._unzip.decompress(data, max(1, MOST_UNPACKED - self._size))
+            if self._unzip.unconsumed_tail:
+                raise zlib.error("It unpacks to far too much.")
         if data:
             self._parts.append(data)
             self._size += len(data)
 
     def on_message_complete(self) -> None:
-        if not self.status_code:
+        if not self.status_code or self.complete:
             return
-        if self._unzip is not None and (rest := self._unzip.flush()):
-            self._parts.append(rest)
+        if self._unzip is not None:
+            if rest := self._unzip.flush():
+                self._parts.append(rest)
+            if not self._unzip.eof:
+                self._fail(ClosedError("What was packed ended too early."))
+                return
         self.complete = True
         # To be asked now: the parser forgets it.
         self._stays = self._parser.should_keep_alive()

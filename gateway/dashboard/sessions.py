@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hmac
+import re
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -23,6 +24,7 @@ _SECRET_S = 30 * 86_400
 """Begun anew with each sign-in."""
 _READ_AGAIN_S = 5.0
 """How long a secret is believed to be the store's, when a cookie does not fit it."""
+_UNTIL = re.compile("[0-9]{1,15}")
 
 
 class Sessions:
@@ -79,14 +81,15 @@ class Sessions:
     def _check(self, token: str) -> Holder | None:
         until, _, rest = token.partition(".")
         name, _, mac = rest.partition(".")
-        if not self._secret or not until.isascii() or not until.isdigit() or int(until) <= self._clock():
+        if not self._secret or _UNTIL.fullmatch(until) is None or int(until) <= self._clock():
             return None
         try:
             name = base64.urlsafe_b64decode(name + "=" * (-len(name) % 4)).decode()
         except ValueError:
             return None
         for digest, holder in self._keyring.named(name):
-            if hmac.compare_digest(self._sign(int(until), name, digest), mac):
+            # As bytes: of text, other letters than ASCII's are refused with an exception.
+            if hmac.compare_digest(self._sign(int(until), name, digest).encode(), mac.encode()):
                 return holder
         return None
 

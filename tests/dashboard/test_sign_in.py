@@ -190,3 +190,13 @@ async def test_no_key_is_in_a_log_or_in_the_store(caplog: pytest.LogCaptureFixtu
     assert ANN.encode() not in b"".join(values)
     assert ANN not in caplog.text
     assert "k-wrong-0123" not in caplog.text
+
+
+@pytest.mark.parametrize("forged", ["9" * 5000 + ".{name}.00", "99999999999.{name}.é", "٩٩٩٩٩٩٩٩٩٩٩.{name}.00"])
+async def test_a_cookie_that_is_nonsense_is_nobodys_and_no_failure(forged: str) -> None:
+    async with keyed() as r, signed_in(r, ANN) as client:
+        name = client.cookies[COOKIE].split(".")[1]
+        cookie = {b"cookie": f"{COOKIE}={forged.format(name=name)}".encode()}
+        async with httpx.AsyncClient(base_url=r.url) as stranger:
+            for path in ("/dashboard", "/dashboard/data"):
+                assert (await stranger.get(path, headers=cookie)).status_code == 401
