@@ -100,6 +100,7 @@ async def test_under_load(browser: Browser, pictures: Path) -> None:
         assert await page.run("document.querySelectorAll('.engine .cells i.on').length") == 3
         meter = await page.run("[...document.querySelector('[role=meter]').attributes].map((it) => it.value).join()")
         assert "3 of 8" in meter
+        assert "idle" not in await page.text(".engine")
         # One under way is chosen by keyboard alone, and shows its timeline.
         await page.run("document.querySelector('#under-way button').focus()")
         await page.press("Enter")

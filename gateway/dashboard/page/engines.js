@@ -80,7 +80,8 @@ function update(card, engine) {
   show(memory.node, !away && engine.kv_tokens > 0);
   fill(memory, engine.kv, engine.kv_tokens, `${short(engine.kv)} of ${short(engine.kv_tokens)}`);
   const said = [engine.tokens_per_s ? `${short(engine.tokens_per_s)} tokens/s` : '', engine.reading ? `reads ${short(engine.reading)} tokens` : ''];
-  write(rate, said.filter(Boolean).join(' · ') || 'idle');
+  // Tokens are told some seconds late: an engine is not idle for having none yet.
+  write(rate, said.filter(Boolean).join(' · ') || (engine.jobs ? 'at work' : 'idle'));
   show(rate, !away);
   show(details, engine.models.length > 1);
   show(model, engine.models.length === 1);
