@@ -27,6 +27,7 @@ END_S = 10.0
 """How long a process may take to end before it is killed."""
 COMMAND_S = 110.0
 """How long a ``stop`` command may take."""
+SWEEP_S = 0.2
 _KEPT = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "XDG_RUNTIME_DIR"}
     | {"DBUS_SESSION_BUS_ADDRESS", "HF_HOME", "OLLAMA_MODELS"}
@@ -82,9 +83,13 @@ class Command:
         bound = [setpriv, "--pdeathsig", "TERM"] if not self._stop and (setpriv := shutil.which("setpriv")) else []
         self._process = await self._run(self._start, bound)
         self._reading = tasks.create_task(self._read(self._process))
+        if not self._stop:
+            tasks.create_task(_sweep(self._process))
 
     @staticmethod
-    async def _run(command: Sequence[str], bound: Sequence[str] = ()) -> asyncio.subprocess.Process:
+    async def _run(
+        command: Sequence[str], bound: Sequence[str] = (), out: int = asyncio.subprocess.PIPE
+    ) -> asyncio.subprocess.Process:
         if shutil.which(command[0], path=os.environ.get("PATH")) is None:
             raise MeansError(f"There is no program {command[0]!r} here.")
         try:
@@ -92,7 +97,7 @@ class Command:
                 *bound,
                 *command,
                 stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
+                stdout=out,
                 stderr=asyncio.subprocess.STDOUT,
                 env=reduced(os.environ),
                 start_new_session=True,
@@ -121,10 +126,11 @@ class Command:
         await self.aclose()
 
     async def _stop_by_command(self) -> None:
-        process = await self._run(self._stop)
+        # Nobody reads what it says, however much that is and whoever holds its output open.
+        process = await self._run(self._stop, out=asyncio.subprocess.DEVNULL)
         try:
             async with asyncio.timeout(COMMAND_S):
-                await process.communicate()
+                await process.wait()
         except TimeoutError:
             raise MeansError(f"Its stop command has not ended within {COMMAND_S:g} s.") from None
         finally:
@@ -158,6 +164,15 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         _signal(process, signal.SIGKILL)
         await process.wait()
     # What it started and left behind.
+    _signal(process, signal.SIGKILL)
+
+
+async def _sweep(process: asyncio.subprocess.Process) -> None:
+    """Ends what an engine leaves behind as it ends: nobody would stop that, and it may hold the card."""
+    # ``wait`` would wait for whoever holds its output open too.
+    while process.returncode is None:  # noqa: ASYNC110 - nothing else tells of it
+        await asyncio.sleep(SWEEP_S)
+    # At once: later the number may be another's.
     _signal(process, signal.SIGKILL)
 
 

@@ -192,3 +192,27 @@ asyncio.run(main())
     async with asyncio.timeout(5):
         while lives(pid):
             await asyncio.sleep(0.01)
+
+
+async def test_what_an_engine_leaves_behind_ends_with_it() -> None:
+    code = f"import subprocess as s; print(s.Popen({SLEEPS!r}).pid, 'left', flush=True)"
+    command = Command("spare", [sys.executable, "-c", code], [])
+    async with begun(command):
+        pid = int((await written(command, "left")).split(maxsplit=1)[0])
+        await ended(command)
+        async with asyncio.timeout(10):
+            while lives(pid):
+                await asyncio.sleep(0.01)
+        assert command.failure == "Its start command ended with exit code 0."
+
+
+async def test_what_a_stop_command_sets_going_goes_on_and_holds_nobody_up(folder: Path) -> None:
+    note = folder / "pid"
+    code = f"import subprocess as s; open({str(note)!r}, 'w').write(str(s.Popen({SLEEPS!r}).pid))"
+    command = Command("spare", SLEEPS, [sys.executable, "-c", code])
+    async with begun(command), asyncio.timeout(30):
+        await command.stop()
+        assert not command.here
+    pid = int(note.read_text())
+    assert lives(pid)
+    os.kill(pid, signal.SIGKILL)
