@@ -26,7 +26,9 @@ def questions(api: str, stream: bool, model: str) -> list[Ask]:
 
 async def test_each_answer_is_what_the_engine_itself_says(llama_server: LlamaServer) -> None:
     """1,000 chats, 64 at a time, 8 slots; each is what llama.cpp answers when asked directly and alone."""
-    async with httpx.AsyncClient(base_url=llama_server.url, timeout=60) as client:
+    # A connection each: an idle one is closed by the server after some seconds.
+    alone = httpx.Limits(max_keepalive_connections=0)
+    async with httpx.AsyncClient(base_url=llama_server.url, timeout=60, limits=alone) as client:
         direct = {}
         for what in questions("openai", True, llama_server.model):
             direct[what.prompt, what.think] = await ask(client, what)

@@ -147,7 +147,8 @@ async def test_an_answer_that_nobody_can_go_on_with_ends(lanes: Lanes, how: str)
         assert got.failure is not None
         assert (got.failure.status, got.failure.code) == (502, "interrupted")
         assert await until(lambda: _is(lanes, "a", "done"))
-        assert await writer.finish("a", End("done")) == "lost"
+        # It may have heard of that already.
+        assert await writer.finish("a", End("done")) in ("lost", "gone")
     assert await is_quiet(lanes)
 
 
