@@ -71,7 +71,8 @@ async def test_what_collected_while_the_engine_was_full_goes_as_a_batch(store: S
         more = [await door.ask(f"marker:b{k}", lane="fast") for k in range(4)]
         free.set()
         await asyncio.gather(*(ask.end() for ask in [*asks, *more]))
-        sizes = {
+        samples = [one for metric in pool.telemetry.registry.collect() for one in metric.samples]
+        sizes = {one.labels["le"]: one.value for one in samples if one.name == "doublebuffer_batch_size_bucket"}
             s.labels["le"]: s.value
             for m in pool.telemetry.registry.collect()
             for s in m.samples
