@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+_MOST = 2**53
 _LONE_SURROGATE = re.compile(r"\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f])|(?<!\\ud[89ab][0-9a-f]{2})\\ud[c-f][0-9a-f]{2}", re.I)
 
 
@@ -123,11 +124,16 @@ def decode_chunk(payload: bytes) -> Chunk | None:
     """None for what is no JSON object of this form."""
     try:
         return _decoder.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     # Engines that cut a token in the middle of a character have been seen to send half of it.
     text = _LONE_SURROGATE.sub(r"\\ufffd", payload.decode("utf-8", "replace"))
     try:
         return _decoder.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def plausible(told: float | None) -> int | None:
+    """A count or a time as an engine tells it, within what the store and traces can hold."""
+    return None if told is None else round(min(max(told, 0), _MOST))

@@ -209,7 +209,7 @@ def decode_json(name: str, body: bytes) -> Any:
     """Raises ``BackendError`` on what is no JSON."""
     try:
         return msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise early_end(name, "sent something that is no JSON") from None
 
 

@@ -179,7 +179,7 @@ def _read(name: str, read: Any, body: bytes, count: int) -> Embedded:
     """Raises ``BackendError`` on anything but ``count`` vectors of one length."""
     try:
         found: Embedded = read(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, binascii.Error, OverflowError, ValueError):
+    except (msgspec.DecodeError, UnicodeDecodeError, binascii.Error, OverflowError, ValueError, RecursionError):
         raise early_end(name, "sent embeddings that cannot be read") from None
     if len(found.vectors) != count or len({len(vector) for vector in found.vectors}) != 1 or not found.vectors[0]:
         raise early_end(name, "did not send one vector for each input")

@@ -103,7 +103,7 @@ class _Complaint:
         text = body.decode("utf-8", "replace").strip()
         try:
             payload = msgspec.json.decode(text)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             page = text[:200].lower()
             return cls("" if page.startswith(("<!doctype", "<html")) else text)
         if isinstance(payload, dict) and payload.get("error"):

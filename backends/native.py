@@ -29,7 +29,7 @@ def decode_native(payload: bytes) -> Chunk | None:
     """None for what is no JSON object of this form."""
     try:
         told = _decoder.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     if told.error:
         return Chunk(error=told.error)

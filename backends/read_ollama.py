@@ -10,7 +10,7 @@ from msgspec import Raw, Struct
 
 from backends.answer import Answer
 from backends.base import BackendError
-from backends.chunk import NOTHING
+from backends.chunk import NOTHING, plausible
 from backends.failures import early_end, from_payload
 from backends.wire import Lines, LineTooLongError
 from buffer.job import Event, Logprobs, Usage
@@ -134,11 +134,11 @@ class OllamaReader:
         self._answer.finish(line.done_reason or "stop", out)
         out.append(
             Usage(
-                prompt=line.prompt_eval_count or 0,
-                completion=line.eval_count or 0,
-                prompt_ns=line.prompt_eval_duration,
-                completion_ns=line.eval_duration,
-                load_ns=line.load_duration,
+                prompt=plausible(line.prompt_eval_count) or 0,
+                completion=plausible(line.eval_count) or 0,
+                prompt_ns=plausible(line.prompt_eval_duration),
+                completion_ns=plausible(line.eval_duration),
+                load_ns=plausible(line.load_duration),
             )
         )
 
@@ -147,11 +147,11 @@ def _decode(line: bytes) -> _Line | None:
     """None for what is no JSON object of this form."""
     try:
         return _decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     try:
         return _decoder.decode(line.decode("utf-8", "replace"))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
 
 
@@ -161,6 +161,6 @@ def _arguments(raw: Raw) -> str:
     if text.startswith('"'):
         try:
             return str(msgspec.json.decode(raw)) or "{}"
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return "{}"
     return "{}" if text == "null" else text

@@ -9,7 +9,18 @@ import msgspec
 
 from backends.answer import Answer
 from backends.base import BackendError
-from backends.chunk import Choice, Chunk, Counts, Delta, Function, Metrics, Timings, decode_chunk, plain_words
+from backends.chunk import (
+    Choice,
+    Chunk,
+    Counts,
+    Delta,
+    Function,
+    Metrics,
+    Timings,
+    decode_chunk,
+    plain_words,
+    plausible,
+)
 from backends.failures import early_end, from_payload
 from backends.token_logprobs import told as told_logprobs
 from backends.wire import Events, LineTooLongError
@@ -166,10 +177,10 @@ class CompletionReader:
             prompt = timings.prompt_n + (timings.cache_n or 0)
         completion = usage.completion_tokens if usage.completion_tokens is not None else timings.predicted_n
         self._usage = Usage(
-            prompt=before.prompt if prompt is None else prompt,
-            completion=before.completion if completion is None else completion,
-            cached=next((n for n in (cached, timings.cache_n, before.cached) if n is not None), None),
-            reasoning=before.reasoning if thought is None else thought,
+            prompt=before.prompt if prompt is None else plausible(prompt) or 0,
+            completion=before.completion if completion is None else plausible(completion) or 0,
+            cached=plausible(next((n for n in (cached, timings.cache_n, before.cached) if n is not None), None)),
+            reasoning=before.reasoning if thought is None else plausible(thought),
             prompt_ns=_ns(timings.prompt_ms, metrics.time_to_first_token_ms) or before.prompt_ns,
             completion_ns=_ns(timings.predicted_ms, metrics.generation_time_ms) or before.completion_ns,
         )
@@ -192,4 +203,4 @@ def _arguments(value: Any) -> str:
 
 
 def _ns(*milliseconds: float | None) -> int | None:
-    return next((round(ms * 1e6) for ms in milliseconds if ms is not None), None)
+    return next((plausible(ms * 1e6) for ms in milliseconds if ms is not None), None)

@@ -65,7 +65,7 @@ def _json(answer: httpx.Response | None) -> Any:
         return None
     try:
         return answer.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

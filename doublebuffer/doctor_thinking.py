@@ -53,7 +53,7 @@ async def _apart(client: httpx.AsyncClient, url: str, model: str, known: Family)
     try:
         answer = await client.post(f"{url}/v1/chat/completions", json=body)
         message = answer.json()["choices"][0]["message"] if answer.status_code == 200 else {}
-    except (httpx.HTTPError, ValueError, LookupError, TypeError):
+    except (httpx.HTTPError, ValueError, LookupError, TypeError, RecursionError):
         return None
     if not isinstance(message, dict):
         return None
