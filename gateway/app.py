@@ -31,6 +31,7 @@ from gateway.routes.account import account_routes
 from gateway.routes.anthropic import MessagesRoute, count_routes
 from gateway.routes.chat import ChatRoute, chat_routes
 from gateway.routes.dashboard import dashboard_routes
+from gateway.routes.docs import docs_routes
 from gateway.routes.embeddings import OLLAMA_EMBED, OLLAMA_EMBEDDINGS, OPENAI_EMBEDDINGS, EmbedRoute
 from gateway.routes.errors import install_errors
 from gateway.routes.health import health_routes
@@ -116,6 +117,9 @@ def create_app(
         version=version("doublebuffer"),
         lifespan=lifespan,
         redirect_slashes=False,
+        # FastAPI's own pages load scripts from other hosts.
+        docs_url=None,
+        redoc_url=None,
     )
     hot: dict[str, tuple[Api, AsgiApp]] = {
         "/v1/chat/completions": ("openai", ChatRoute(OPENAI, services)),
@@ -144,6 +148,7 @@ def create_app(
     app.include_router(management_routes(services, heartbeat_s=timing.heartbeat_s))
     app.include_router(health_routes(services))
     app.include_router(dashboard_routes(services))
+    app.include_router(docs_routes(app))
     install_errors(app)
     return Front(
         app,
