@@ -22,6 +22,8 @@ READ_AT_ONCE = 500
 READ_BLOCK_S = 30.0
 TRIM_AT = 64
 """Entries that were read, at which they are dropped; fewer,"""
+TRIM_BYTES = 256 * 1024
+"""when they take so much of the store's memory, or"""
 TRIM_AFTER_S = 20.0
 """when the first of them was read so long ago: a minute after its end, nothing of an answer may be left."""
 STRAYS = 16384
@@ -42,14 +44,14 @@ class Incoming:
             return
         key = self._lanes.keys.inbox(name)
         last = "0-0"
-        kept, since_at = 0, 0.0
+        kept, kept_bytes, since_at = 0, 0, 0.0
         clock = asyncio.get_running_loop().time
         backoff = Backoff()
         away = False
         while True:
             # Not each time: it costs as much as a read.
             left_s = since_at + TRIM_AFTER_S - clock() if kept else READ_BLOCK_S
-            trim = {key: last} if kept >= TRIM_AT or left_s <= 0 else None
+            trim = {key: last} if kept >= TRIM_AT or kept_bytes >= TRIM_BYTES or left_s <= 0 else None
             # The first read after an outage waits for nothing: an inbox that the store has lost would be waited for in
             # vain, and its jobs with it.
             block_s = 0.0 if away else READ_BLOCK_S if trim else min(READ_BLOCK_S, left_s)
@@ -63,12 +65,14 @@ class Incoming:
                 away = False
                 backoff.reset()
                 on_back()
-            kept = 0 if trim else kept
+            if trim:
+                kept = kept_bytes = 0
             for _, entries in got:
                 since_at = since_at if kept else clock()
                 kept += len(entries)
                 for entry_id, fields in entries:
                     last = entry_id
+                    kept_bytes += sum(map(len, fields.values()))
                     self._take(fields)
 
     def ignore(self, id: str) -> None:
