@@ -11,6 +11,7 @@ from typing import Any
 
 from buffer.letters import Letter, Letters, letter_pools
 from buffer.store import Store
+from doublebuffer.top_frame import plain
 
 DONE, NOT_DONE = 0, 1
 EVERY = "ALL"
@@ -50,7 +51,7 @@ async def show_all(book: Book, *, as_json: bool) -> int:
         rows = [tuple(_COLUMNS), *(tuple(value(letter) for value in _COLUMNS.values()) for letter in letters)]
         widths = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS))]
         for row in rows:
-            print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+            print("  ".join(f"{plain(cell):<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
     else:
         print("No dead letters.")
     return DONE
@@ -63,7 +64,7 @@ async def show(book: Book, id: str) -> int:
     for letter in letters:
         told = {**_told(letter), "retry": await _can_retry(book, letter)}
         width = max(map(len, told))
-        print("\n".join(f"{name:<{width}}  {value}" for name, value in told.items()))
+        print("\n".join(f"{name:<{width}}  {plain(str(value))}" for name, value in told.items()))
     return DONE
 
 

@@ -6,6 +6,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from doublebuffer.top_frame import plain
+
 Level = Literal["fine", "note", "wrong"]
 _MARKS = {"fine": "✓", "note": "•", "wrong": "✗"}
 
@@ -19,8 +21,8 @@ class Finding(Struct, frozen=True, omit_defaults=True):
     level: Level = "fine"
 
     def __str__(self) -> str:
-        line = f"{_MARKS[self.level]} {self.topic}: {self.text}"
-        return f"{line}\n  → {self.remedy}" if self.remedy else line
+        line = plain(f"{_MARKS[self.level]} {self.topic}: {self.text}")
+        return f"{line}\n  → {plain(self.remedy)}" if self.remedy else line
 
 
 class Report(Struct, frozen=True):

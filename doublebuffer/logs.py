@@ -7,6 +7,7 @@ import logging
 from datetime import UTC, datetime
 
 from buffer.settings import Settings
+from doublebuffer.top_frame import plain
 
 _CHATTY = ("httpx", "httpcore", "asyncio", "uvicorn")
 
@@ -24,6 +25,14 @@ class _JsonLine(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
+class TextLine(logging.Formatter):
+    """One line for each message: what an engine said may be in it, and a terminal obeys more than it shows."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - its name there
+        record.message = plain(record.message)
+        return super().formatMessage(record)
+
+
 def set_up_logs(settings: Settings) -> None:
     """Sets the process's logging; called once, by the command."""
     # What no line of ours tells, and would be found out for each: thread, process, and the place in the code.
@@ -33,7 +42,7 @@ def set_up_logs(settings: Settings) -> None:
     if settings.log_format == "json":
         sink.setFormatter(_JsonLine())
     else:
-        sink.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+        sink.setFormatter(TextLine("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
     logging.basicConfig(level=settings.log_level.upper(), handlers=[sink], force=True)
     quiet = max(logging.WARNING, logging.getLogger().level)
     for name in _CHATTY:

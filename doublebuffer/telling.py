@@ -13,6 +13,7 @@ from doublebuffer import VERSION
 from doublebuffer.discovery import PLACES
 from doublebuffer.private import MARK
 from doublebuffer.starting import Seen
+from doublebuffer.top_frame import plain
 from gateway.models import merge
 
 _SHOWN_MODELS = 8
@@ -42,7 +43,7 @@ def banner(settings: Settings, url: str, seen: Sequence[Seen], *, simulated: boo
         lines.append(f"  try        curl -s {url}/v1/chat/completions{key} -d {shlex.quote(body)}")
         if key:
             lines.append(f"             KEY is the key of {_either(settings.api_keys)}")
-    return "\n".join(lines)
+    return "\n".join(map(plain, lines))
 
 
 def store_line(settings: Settings) -> str:

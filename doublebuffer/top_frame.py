@@ -53,6 +53,8 @@ def frame(seen: Mapping[str, Any], paper: Paper, *, note: str = "") -> list[str]
 
 def plain(text: str) -> str:
     """Without whatever a terminal would obey: names and reasons come from engines."""
+    if text.isprintable():
+        return text
     return "".join(" " if unicodedata.category(char)[0] == "C" else char for char in text)
 
 

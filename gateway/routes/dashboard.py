@@ -105,6 +105,9 @@ def dashboard_routes(services: Services) -> APIRouter:
 
     @router.post("/sign-out")
     async def sign_out(request: Request) -> Response:
+        call = call_of(request.scope)
+        if cors.refuses(call.headers.get(b"origin"), call.headers):
+            return page.sign_in(403, "Sign out on this page itself.")
         return _home(request, "", 0)
 
     @router.get("/data")

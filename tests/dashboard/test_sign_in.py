@@ -92,6 +92,14 @@ async def test_a_page_of_another_origin_signs_nobody_in() -> None:
         assert "set-cookie" not in answer.headers
 
 
+async def test_a_page_of_another_origin_signs_nobody_out() -> None:
+    async with keyed() as r, signed_in(r, ANN) as client:
+        headers = {"origin": "https://evil.example", "sec-fetch-site": "cross-site"}
+        answer = await client.post("/dashboard/sign-out", headers=headers)
+        assert answer.status_code == 403
+        assert "set-cookie" not in answer.headers
+
+
 async def test_each_key_sees_its_own_requests_and_an_admin_all() -> None:
     async with keyed() as r, AsyncExitStack() as stack, asyncio.TaskGroup() as group:
         headers = {"authorization": f"Bearer {ANN}"}
