@@ -109,6 +109,9 @@ class Wire(asyncio.Protocol):
         reader.feed(data)
         try:
             while under_way and (reply := reader.gets()) is not False:
+                if type(reply) is hiredis.PushNotification:
+                    # Of version 3 of the protocol, if the URL asks for that: nobody's answer.
+                    continue
                 if under_way[0].take(reply):
                     under_way.popleft()
         except errors.InvalidResponse as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import traceback
 
 from backends.base import BackendError, Probe
 from buffer.backend import ModelInfo
@@ -21,6 +22,7 @@ LOOK_DOWN_S = 1.0
 """While it is down, so that it is missed for a second at most once it is back."""
 ASK_AGAIN_S = (0.2, 0.5)
 STATE_TTL_S = 15.0
+DEFECT = "What it answered to a look could not be read."
 ITSELF = "It is Doublebuffer itself; jobs sent there would come back."
 
 
@@ -52,6 +54,13 @@ class Health:
             if engine.lost(error.message):
                 level = logging.INFO if engine.spare else logging.WARNING
                 log.log(level, "back end %s is down: %s", engine.name, error.message)
+                self._pool.out_of_service(engine)
+            return
+        except Exception as error:  # noqa: BLE001 - the border of a look: a defect of ours loses this back end alone
+            if engine.lost(DEFECT):
+                where = traceback.extract_tb(error.__traceback__)[-1]
+                what = type(error).__name__
+                log.error("back end %s: a look failed: %s at %s:%s", engine.name, what, where.filename, where.lineno)
                 self._pool.out_of_service(engine)
             return
         if found.doublebuffer:

@@ -96,3 +96,14 @@ async def test_a_connection_that_breaks_fails_what_is_under_way(ways: Wires) -> 
     with pytest.raises(errors.ConnectionError):
         await slow
     assert await ways.send([("ECHO", "again")], 5) == [b"again"]
+
+
+async def test_what_the_server_pushes_is_nobodys_answer(redis_server: RedisServer) -> None:
+    client = Redis.from_url(redis_server.url, protocol=3)
+    ways = Wires(client)
+    await ways.send([("CLIENT", "TRACKING", "ON", "BCAST")], 5)
+    for word in ("a", "b"):
+        got = await asyncio.gather(*(ways.send([("SET", "pushed", word), ("ECHO", word)], 5) for _ in range(5)))
+        assert [echoed for _, echoed in got] == [word.encode()] * 5
+    await ways.aclose()
+    await client.aclose()
