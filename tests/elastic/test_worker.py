@@ -19,6 +19,13 @@ async def started(store: Store, *specs: object, crew: int = 1) -> Crew:
     return Crew([worker(store, specs, CONFIG) for _ in range(crew)])  # type: ignore[arg-type]
 
 
+async def heard(crew: Crew, phase: str) -> None:
+    """All workers know how the spare stands."""
+    async with asyncio.timeout(30):
+        while {engine.spare for worker in crew.workers for engine in worker.pools[0].engines} != {phase}:
+            await asyncio.sleep(0.02)
+
+
 async def end(crew: Crew) -> None:
     crew.stop.set()
     ended = await asyncio.gather(*crew.tasks, return_exceptions=True)
@@ -90,12 +97,12 @@ async def test_a_store_that_forgot_it_makes_no_second_one(
         crew = await started(store, site.spec(), crew=2)
         try:
             asked = await door.ask("marker:slow words:12")
-            await stands(door.lanes, "starting")
-            await asyncio.sleep(0.3)  # both have heard of it
+            await heard(crew, "starting")
             await store.redis.delete(door.lanes.keys.spare("spare"))
             await asyncio.sleep(0.3)
             site.begins.set()
             await asked.begin()
+            await heard(crew, "up")
             await store.redis.delete(door.lanes.keys.spare("spare"))
             assert (await asked.end()).kind == "done"
             assert asked.text == "slow 1 2 3 4 5 6 7 8 9 10 11 12"
