@@ -201,7 +201,11 @@ def _terminal() -> Iterator[Screen]:
 
 
 def _paper(*, height: bool) -> Paper:
-    size = shutil.get_terminal_size((100, 40))
+    try:
+        # Before COLUMNS and LINES, which somebody may have set: the terminal itself knows when it changes.
+        size = os.get_terminal_size(sys.stdout.fileno())
+    except (OSError, ValueError):
+        size = shutil.get_terminal_size((100, 40))
     colours = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     return Paper(max(60, size.columns), size.lines if height else 0, colours)
 
