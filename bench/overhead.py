@@ -20,10 +20,11 @@ from bench.cost import paths
 from bench.cost.machine import Machine, machine
 from bench.cost.paths import Path
 from bench.cost.peers import LOAD_CORE
-from bench.cost.processes import BenchError, Site
+from bench.cost.processes import Site
 from bench.cost.result import Result
 from bench.cost.rows import EMBEDDED, FLEET, ROWS, Figures, Row, measure, middle
 from bench.cost.waiting import waiting
+from bench.processes import BenchError
 
 PATH_CORE = 0
 WARM_S = 0.3

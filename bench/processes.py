@@ -54,16 +54,21 @@ class Child:
         return (self._folder / f"{self.name}.{which}").read_text(errors="replace")
 
     async def end(self) -> None:
-        """SIGTERM; SIGKILL if it takes too long."""
-        if self._process.returncode is not None:
-            return
-        self._process.terminate()
-        try:
-            async with asyncio.timeout(END_S):
-                await self._process.wait()
-        except TimeoutError:
-            self._process.kill()
-            await self._process.wait()
+        """As ``end_process``."""
+        await end_process(self._process)
+
+
+async def end_process(process: asyncio.subprocess.Process) -> None:
+    """SIGTERM; SIGKILL if it takes too long."""
+    if process.returncode is not None:
+        return
+    process.terminate()
+    try:
+        async with asyncio.timeout(END_S):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
 
 
 async def start(name: str, command: Sequence[str], folder: Path, settings: Mapping[str, str] | None = None) -> Child:

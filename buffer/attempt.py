@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from buffer.frames import Part, weights
 from buffer.job import Event, decode_events, encode_events
-from buffer.records import Chunk, Granted, Last
+from buffer.records import Granted
+from buffer.said import Chunk, Last
 
 MOST_KEPT = 8 * 1024 * 1024
 """Bytes of encoded events kept after they were appended; beyond it the oldest are forgotten."""

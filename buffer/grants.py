@@ -13,21 +13,8 @@ from buffer.job import LANES, End, EndKind, Lane, encode_end
 from buffer.keys import Keys
 from buffer.memory import Memory
 from buffer.outcomes import Reaped
-from buffer.records import (
-    NOTHING_LAST,
-    AppendResult,
-    Chunk,
-    GivenBack,
-    Granted,
-    Held,
-    Last,
-    Limits,
-    Piece,
-    Pulled,
-    ReleaseResult,
-    Renewed,
-    SettleResult,
-)
+from buffer.records import GivenBack, Granted, Held, Limits, Piece, Pulled, ReleaseResult, Renewed
+from buffer.said import NOTHING_LAST, AppendResult, Chunk, Last, SettleResult
 
 REAPED_AT_ONCE = 64
 """Leases that one script looks at; more would hold up the store's other clients."""

@@ -11,7 +11,7 @@ from buffer.attempt import Attempt
 from buffer.closing import Closing
 from buffer.frames import Part, pack
 from buffer.lanes import Lanes
-from buffer.records import Chunk
+from buffer.said import Chunk
 
 APPEND_AT_ONCE = 64
 """Jobs of one append; more would hold up the store's other clients."""

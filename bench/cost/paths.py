@@ -13,7 +13,8 @@ from pathlib import Path as File
 from bench.cost.engine import MODEL
 from bench.cost.load import Ask, Heard, put
 from bench.cost.peers import rq_put
-from bench.cost.processes import BenchError, Site, cpu_s, free_port
+from bench.cost.processes import Site, cpu_s
+from bench.processes import BenchError, free_port, redis_binary
 
 PEERS = File(__file__).resolve().parent.parent / "peers"
 START_S = 120.0
@@ -147,12 +148,9 @@ def _peer(name: str, program: str) -> str:
 
 async def redis_server(site: Site) -> tuple[int, int]:
     """Its process and its port."""
-    program = shutil.which("redis-server") or shutil.which("redis-server", path=str(File(sys.executable).parent))
-    if program is None:
-        raise BenchError("redis-server is not installed.")
     port = free_port()
     quiet = ["--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--dir", str(site.folder)]
-    process = await site.start([program, "--port", str(port), *quiet])
+    process = await site.start([redis_binary(), "--port", str(port), *quiet])
     return process.pid, port
 
 

@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from bench.processes import BenchError, end_process
+
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-END_S = 10.0
-
-
-class BenchError(Exception):
-    """One sentence: what could not be measured, and why."""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 class Site:
@@ -68,7 +57,7 @@ async def _running(
         try:
             yield process
         finally:
-            await _end(process)
+            await end_process(process)
 
 
 @asynccontextmanager
@@ -78,18 +67,7 @@ async def _talking(command: Sequence[str]) -> AsyncIterator[asyncio.subprocess.P
     try:
         yield process
     finally:
-        await _end(process)
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
-        process.terminate()
-    try:
-        async with asyncio.timeout(END_S):
-            await process.wait()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
+        await end_process(process)
 
 
 def family(roots: Iterable[int]) -> set[int]:

@@ -14,8 +14,9 @@ from redis.asyncio import Redis
 
 from bench.cost.load import Ask, put
 from bench.cost.paths import Path, ours
-from bench.cost.processes import BenchError, Site, memory_bytes
+from bench.cost.processes import Site, memory_bytes
 from bench.cost.rows import quantile
+from bench.processes import BenchError
 
 FEW, MANY = 10, 10_000
 LOOK_S = 4.0

@@ -6,7 +6,8 @@ from typing import Any
 
 from buffer.job import LANES, Content, Event, encode_events
 from buffer.lanes import Lanes
-from buffer.records import Chunk, Granted, Limits, NewJob, Pulled
+from buffer.records import Granted, Limits, NewJob, Pulled
+from buffer.said import Chunk
 
 INBOX = "gate:1"
 LEASE_S = 15.0

@@ -7,7 +7,8 @@ import pytest
 from buffer.attempt import Attempt
 from buffer.frames import Part, pack, unpack
 from buffer.job import Content, Event, Reasoning, decode_events
-from buffer.records import Chunk, Granted
+from buffer.records import Granted
+from buffer.said import Chunk
 
 
 def test_frames_of_either_form_are_read() -> None:

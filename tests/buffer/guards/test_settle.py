@@ -8,7 +8,8 @@ from typing import Any
 from buffer.frames import unpack
 from buffer.job import End, Failure
 from buffer.lanes import Lanes
-from buffer.records import Held, Last, NewJob
+from buffer.records import Held, NewJob
+from buffer.said import Last
 from tests.buffer.guards.mutants import guard
 from tests.buffer.guards.steps import give_back, letters, restored, state, swept, taken_over
 from tests.buffer.jobs import INBOX, LEASE_S, chunk, frames, job, kinds, pull, running, words
