@@ -108,6 +108,8 @@ class Page:
             await self.do("Input.dispatchKeyEvent", type=kind, key=key, code=key, **_CODES.get(key, {}), **more)
 
     async def type(self, text: str) -> None:
+        """Into the field that has the focus; waited for, as a page gives it only when it is first drawn."""
+        await self.until("document.activeElement?.matches('input, textarea')")
         await self.do("Input.insertText", text=text)
 
     async def picture(self, file: Path, *, whole: bool = True) -> None:
