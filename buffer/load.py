@@ -111,11 +111,6 @@ async def withdraw_worker(store: Store, keys: Keys, id: str) -> None:
     await _all(store, [("DEL", keys.worker(id)), ("ZREM", keys.workers, id)])
 
 
-async def withdraw_state(store: Store, keys: Keys, name: str) -> None:
-    """The back end is no longer configured. Raises ``StoreUnavailable``."""
-    await _all(store, [("DEL", keys.state(name)), ("ZREM", keys.states, name)])
-
-
 async def read_states(store: Store, keys: Keys, *, eager: bool = False) -> list[BackendState]:
     """All back ends that a worker told of lately, by name. ``eager``: as ``Store.eager``. Raises
     ``StoreUnavailable``.

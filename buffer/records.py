@@ -216,7 +216,7 @@ class Held(NamedTuple):
 class GivenBack:
     """How a running job goes back to its place."""
 
-    why: Literal["error", "segment", "drain", "passed"]
+    why: Literal["error", "drain", "passed"]
     """Only an ``error`` counts as an attempt. ``passed``: it was had by one that cannot go on with it."""
     said: Said = field(default_factory=Said)
     """All that its client will have: what the next attempt goes on from."""

@@ -2,37 +2,20 @@
 
 The cap follows what the engine itself shows, its waiting queue or the overlap of its streams, and never the pace of its
 tokens: a cap tuned by pace gives away throughput.
+
+A worker asks each for its ``limit``, jobs at a time, at least 1, before each pull, and tells it what a probe found
+(``looked``; None where the engine doesn't tell) and how streams go: ``started``, ``flowed`` (something came), ``ended``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 VLLM_SLOTS: Final = 32
 OTHER_SLOTS: Final = 8
 """Of an OpenAI server that nothing is known of."""
 OLLAMA_MOST: Final = 4
-
-
-class InFlightLimit(Protocol):
-    """One back end's cap. A worker tells it what it sees, and asks before each pull."""
-
-    def limit(self, now_at: float) -> int:
-        """Jobs at a time, at least 1."""
-        ...
-
-    def looked(self, *, slots: int | None, waiting: int | None, running: int | None) -> None:
-        """What a probe found; None where the engine doesn't tell."""
-        ...
-
-    def started(self, stream: str) -> None: ...
-
-    def flowed(self, stream: str, now_at: float) -> None:
-        """Something of the stream's answer came."""
-        ...
-
-    def ended(self, stream: str) -> None: ...
 
 
 class _Deaf:

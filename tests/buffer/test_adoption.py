@@ -231,7 +231,7 @@ async def test_an_attempt_of_before_is_not_the_one_that_a_lost_pull_gave(lanes: 
 
 async def test_what_it_is_to_go_on_from_is_kept(lanes: Lanes) -> None:
     granted = await running(lanes)
-    await lanes.release("a", granted.fence, 1, GivenBack("segment", SAID, spent=5))
+    await lanes.release("a", granted.fence, 1, GivenBack("drain", SAID, spent=5))
     await pull(lanes)
     assert await lanes.recall("w", "b", []) == 1
     assert fold(await lanes.reply("a")).whole() == SAID
@@ -239,7 +239,7 @@ async def test_what_it_is_to_go_on_from_is_kept(lanes: Lanes) -> None:
     assert (again.prefix, again.base, again.spent) == (encode_said(SAID), fingerprint(SAID), 5)
 
 
-@pytest.mark.parametrize("why", ["error", "segment", "drain"])
+@pytest.mark.parametrize("why", ["error", "drain"])
 async def test_given_back_it_may_wait_as_long_as_a_new_one(lanes: Lanes, why: Any) -> None:
     clock = clocked(lanes)
     granted = await running(lanes, timeout_us=10_000_000)

@@ -19,7 +19,6 @@ from buffer.load import (
     publish_worker,
     read_states,
     read_workers,
-    withdraw_state,
     withdraw_worker,
 )
 from tests.buffer.running import until
@@ -35,8 +34,6 @@ async def test_states_come_back_as_they_were(lanes: Lanes) -> None:
     for state in states:
         await publish_state(store, keys, state, 10)
     assert await read_states(store, keys) == states[::-1]
-    await withdraw_state(store, keys, "b")
-    assert await read_states(store, keys) == states[1:]
 
 
 async def test_what_another_version_tells_is_passed_over(lanes: Lanes) -> None:

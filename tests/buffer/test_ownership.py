@@ -120,7 +120,7 @@ async def test_append_to_a_job_put_back_is_lost(lanes: Lanes) -> None:
     assert await lanes.append([chunk(granted, 1, "a")]) == ["lost"]
 
 
-@pytest.mark.parametrize(("why", "fails"), [("error", 1), ("segment", 0), ("drain", 0)])
+@pytest.mark.parametrize(("why", "fails"), [("error", 1), ("drain", 0), ("passed", 0)])
 async def test_release_puts_back_with_the_text(lanes: Lanes, why: str, fails: int) -> None:
     granted = await running(lanes)
     await lanes.append([chunk(granted, 1, "text")])

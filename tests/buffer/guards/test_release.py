@@ -47,8 +47,8 @@ async def test_release_marks_its_place_behind_what_was_appended(lanes: Lanes) ->
 
 
 @guard("release", "if why == 'error' then", "if true then")
-async def test_drains_and_segments_are_no_failures(lanes: Lanes) -> None:
-    for why in ("drain", "segment"):
+async def test_what_was_drained_or_passed_by_has_not_failed(lanes: Lanes) -> None:
+    for why in ("drain", "passed"):
         granted = await running(lanes) if why == "drain" else (await pull(lanes)).jobs[0]
         assert await give_back(lanes, granted, why) == "waiting"
     assert (await record(lanes, "a"))["fails"] == "0"
