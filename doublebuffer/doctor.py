@@ -17,6 +17,7 @@ from doublebuffer.doctor_engines import address_findings, engine_findings, windo
 from doublebuffer.doctor_house import House, house_findings, pools_of, read_house
 from doublebuffer.doctor_redis import TOPIC, redis_findings
 from doublebuffer.doctor_report import Finding, Report, fine, wrong
+from doublebuffer.doctor_simulated import no_engine
 from doublebuffer.starting import connect, look
 
 
@@ -51,11 +52,10 @@ async def _examine(read_settings: Callable[[], Settings], places: Sequence[Place
     if not specs:
         specs = await discover(places)
         if not specs:
-            yield wrong(
-                "back ends",
-                f"none is configured, and none was found at {names([f'{one.url} ({one.title})' for one in places])}",
-                "start an engine or set DOUBLEBUFFER_BACKENDS; until then `doublebuffer up` only simulates one",
+            looked = (
+                f"none is configured, and none was found at {names([f'{one.url} ({one.title})' for one in places])}"
             )
+            yield await no_engine(looked, settings, house.states.values())
             return
         yield fine("back ends", f"none is configured; found {names([spec.name for spec in specs])}")
     for finding in address_findings(specs):

@@ -14,6 +14,7 @@ from doublebuffer.doctor_report import Finding, fine, note, wrong
 from doublebuffer.doctor_thinking import thinking_findings
 from doublebuffer.starting import Seen
 
+REAL = "start a real engine in its place where answers have to mean something"
 _HERE = {"localhost", "127.0.0.1", "::1", "0.0.0.0"}
 
 
@@ -38,8 +39,8 @@ async def engine_findings(seen: Seen) -> list[Finding]:
         remedy = "ollama pull a model" if spec.kind == "ollama" else "start it with a model"
         return [wrong(topic, f"{where} answers, but has no model", remedy)]
     slots = f", {seen.probe.slots} slots" if seen.probe.slots else ""
-    simulated = ", SIMULATED" if seen.probe.simulated else ""
-    findings = [fine(topic, f"{where} answers with {names(models)}{slots}{simulated}")]
+    answers = f"{where} answers with {names(models)}{slots}"
+    findings = [note(topic, f"{answers}, SIMULATED", REAL) if seen.probe.simulated else fine(topic, answers)]
     upstream = {model.id for model in seen.probe.models}
     findings += [
         wrong(

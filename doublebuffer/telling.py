@@ -33,6 +33,7 @@ def banner(settings: Settings, url: str, seen: Sequence[Seen], *, simulated: boo
     lines = [
         first,
         f"  address    {url}  (Ollama's API under /api, OpenAI's under /v1)",
+        f"  dashboard  {url}/dashboard",
         f"  store      {store_line(settings)}",
         *back_end_lines(seen),
         f"  models     {_some(models) or 'none yet'}",

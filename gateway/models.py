@@ -16,6 +16,8 @@ from buffer.names import model_key, queue_names
 from gateway.dialects.listing import tagged
 from policy.learned import UNKNOWN, Figures, together
 
+SIMULATED_OWNER = "doublebuffer-simulated"
+"""Who owns a model that only simulated engines serve, in OpenAI's list."""
 MOST_FOUND = 1024
 """Names of which it is remembered what they mean,"""
 LONGEST_FOUND = 256

@@ -52,8 +52,7 @@ class Health:
             found = await self._probe()
         except BackendError as error:
             if engine.lost(error.message):
-                level = logging.INFO if engine.spare else logging.WARNING
-                log.log(level, "back end %s is down: %s", engine.name, error.message)
+                self._say_lost(error.message)
                 self._pool.out_of_service(engine)
             return
         except Exception as error:  # noqa: BLE001 - the border of a look: a defect of ours loses this back end alone
@@ -70,6 +69,14 @@ class Health:
                 self._pool.out_of_service(engine)
         elif engine.looked(found):
             log.info("back end %s is up: %d models", engine.name, len(found.models))
+
+    def _say_lost(self, error: str) -> None:
+        """Of a spare that is not meant to run there is nothing to say: whoever starts and stops it tells of that."""
+        engine = self._engine
+        if not engine.spec.spare:
+            log.warning("back end %s is down: %s", engine.name, error)
+        elif engine.spare in ("up", "closing"):
+            log.info("back end %s is down: %s", engine.name, error)
 
     async def _probe(self) -> Probe:
         """A back end that was there is asked again, unless nobody listens there any more: a look that fails otherwise

@@ -11,7 +11,7 @@ from gateway.body import read_body
 from gateway.call import JSON, TEXT, call_of
 from gateway.dialects import ollama, openai
 from gateway.dialects.listing import Listed
-from gateway.models import Model, Models
+from gateway.models import SIMULATED_OWNER, Model, Models
 from gateway.refusal import Refusal
 from gateway.services import Services
 
@@ -81,7 +81,7 @@ def _listed(models: Models, *, tagged: bool) -> list[Listed]:
 
 
 def _entry(model: Model, *, tagged: bool) -> Listed:
-    owner = "doublebuffer-simulated" if model.simulated else "library"
+    owner = SIMULATED_OWNER if model.simulated else "library"
     return Listed(model.tagged if tagged else model.name, model.info, owner)
 
 

@@ -61,6 +61,10 @@ async def test_the_line_to_try_works(count: int, capsys: pytest.CaptureFixture[s
             assert set(flags) == ({"-H", "-d"} if count else {"-d"})
             async with httpx.AsyncClient(trust_env=False) as client:
                 answer = await client.post(command[2], content=flags["-d"], headers=headers)
+                assert line(text, "dashboard") == f"{url}/dashboard"
+                page = await client.get(line(text, "dashboard"))
             assert answer.status_code == 200, answer.text
+            assert page.status_code == (401 if count else 200)
+            assert "<html" in page.text
             assert ("KEY is the key of key 0" in text) == (count > 0)
             assert "secret" not in text
