@@ -41,7 +41,7 @@ async def publish_gateway(store: Store, keys: Keys, presence: GatewayPresence, t
 
 async def read_gateways(store: Store, keys: Keys) -> list[GatewayPresence]:
     """All gateways that said lately that they live. Raises ``StoreUnavailable``."""
-    return await read(store, keys.gateways, keys.gateway, GatewayPresence, False)
+    return await read(store, keys, "gateway", GatewayPresence)
 
 
 async def read_skews(lanes: Lanes, names: Sequence[str], *, workers: bool) -> dict[str, float]:

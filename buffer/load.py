@@ -5,8 +5,8 @@ own.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar
+from collections.abc import Sequence
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -90,6 +90,7 @@ class WorkerPresence(Struct, omit_defaults=True, kw_only=True):
     version: str = ""
 
 
+Told = Literal["state", "worker", "gateway"]
 _State = TypeVar("_State")
 _encode = msgspec.json.encode
 
@@ -115,17 +116,23 @@ async def read_states(store: Store, keys: Keys, *, eager: bool = False) -> list[
     """All back ends that a worker told of lately, by name. ``eager``: as ``Store.eager``. Raises
     ``StoreUnavailable``.
     """
-    return await read(store, keys.states, keys.state, BackendState, eager)
+    return await read(store, keys, "state", BackendState, eager)
 
 
 async def read_workers(store: Store, keys: Keys, *, eager: bool = False) -> list[WorkerPresence]:
     """All workers that said lately that they live. ``eager``: as ``Store.eager``. Raises ``StoreUnavailable``."""
-    return await read(store, keys.workers, keys.worker, WorkerPresence, eager)
+    return await read(store, keys, "worker", WorkerPresence, eager)
 
 
 async def alive_workers(store: Store, keys: Keys) -> int:
     """How many workers live; eager. Raises ``StoreUnavailable``."""
     return len(await read_workers(store, keys, eager=True))
+
+
+async def read_house(store: Store, keys: Keys) -> tuple[list[BackendState], int]:
+    """``read_states`` and ``alive_workers`` at once; eager. Raises ``StoreUnavailable``."""
+    states, workers = await _told(store, keys, "state", "worker", eager=True)
+    return _decoded(states, BackendState), len(_decoded(workers, WorkerPresence))
 
 
 async def publish(store: Store, base: str, index: str, key: str, name: str, *, value: bytes, ttl_s: float) -> None:
@@ -143,19 +150,20 @@ async def publish(store: Store, base: str, index: str, key: str, name: str, *, v
     await _all(store, [store.pressing(base, command) for command in commands])
 
 
-async def read(store: Store, index: str, key: Callable[[str], str], form: type[_State], eager: bool) -> list[_State]:
+async def read(store: Store, keys: Keys, kind: Told, form: type[_State], eager: bool = False) -> list[_State]:
     """All that was told so and has not run out, by name. Raises ``StoreUnavailable``."""
-    (flat,) = await _all(store, [("ZRANGE", index, 0, -1, "WITHSCORES")], eager)
-    scores = dict(zip((name.decode() for name in flat[::2]), flat[1::2], strict=True))
-    texts = sorted(scores)
-    if not texts:
-        return []
-    values = await _all(store, [("GET", key(name)) for name in texts], eager)
-    # By its score: whoever has told of it anew meanwhile stays in.
-    gone = [scores[name] for name, value in zip(texts, values, strict=True) if value is None]
-    if gone:
-        await _all(store, [("ZREMRANGEBYSCORE", index, score, score) for score in gone])
-    return [one for value in values if value is not None and (one := _decode(value, form)) is not None]
+    (values,) = await _told(store, keys, kind, eager=eager)
+    return _decoded(values, form)
+
+
+async def _told(store: Store, keys: Keys, *kinds: Told, eager: bool) -> list[list[bytes]]:
+    """In one exchange: requests wait for it."""
+    (told,) = await _all(store, [store.call("told", keys=[keys.base], args=kinds)], eager)
+    return cast(list[list[bytes]], told)
+
+
+def _decoded(values: Sequence[bytes], form: type[_State]) -> list[_State]:
+    return [one for value in values if (one := _decode(value, form)) is not None]
 
 
 def _decode(value: bytes, form: type[_State]) -> _State | None:

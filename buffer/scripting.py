@@ -68,5 +68,6 @@ SCRIPTS = (
     "settle",
     "signal",
     "submit",
+    "told",
     "watch",
 )

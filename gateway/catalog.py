@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Mapping
 
 from buffer.job import Failure
-from buffer.load import alive_workers, read_states
+from buffer.load import read_house
 from buffer.model_records import Families
 from buffer.store import Store, StoreUnavailable
 from gateway.call import Headers
@@ -157,8 +157,9 @@ class Catalog:
         workers = 0
         for pool in self._pools.values():
             keys = pool.lanes.keys
-            states += [(pool.name, state) for state in await read_states(self._store, keys, eager=True)]
-            workers += await alive_workers(self._store, keys)
+            found, alive = await read_house(self._store, keys)
+            states += [(pool.name, state) for state in found]
+            workers += alive
         return merge(states, workers, self._families)
 
 

@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-import pytest
-
-from buffer import load
-from buffer.access import Command, Store
 from buffer.backend import ModelInfo
 from buffer.lanes import Lanes
 from buffer.load import (
@@ -17,6 +10,7 @@ from buffer.load import (
     alive_workers,
     publish_state,
     publish_worker,
+    read_house,
     read_states,
     read_workers,
     withdraw_worker,
@@ -60,23 +54,12 @@ async def test_a_worker_lives_for_as_long_as_it_says(lanes: Lanes) -> None:
     assert await alive_workers(store, keys) == 0
 
 
-async def test_who_tells_anew_while_it_is_being_dropped_stays(lanes: Lanes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_has_run_out_leaves_the_index(lanes: Lanes) -> None:
     store, keys = lanes.store, lanes.keys
     state = BackendState(name="b", kind="vllm", up=True)
     await publish_state(store, keys, state, 10)
+    await publish_worker(store, keys, WorkerPresence(id="one", started_at=1.5), 10)
+    assert await read_house(store, keys) == ([state], 1)
     await store.redis.delete(keys.state("b"))
-    ask = load._all
-
-    async def meanwhile(store: Store, commands: Sequence[Command], eager: bool = False) -> list[Any]:
-        results = await ask(store, commands, eager)
-        if commands[0][0] == "GET":
-            monkeypatch.undo()
-            await publish_state(store, keys, state, 20)
-        return results
-
-    monkeypatch.setattr(load, "_all", meanwhile)
-    assert await read_states(store, keys) == []
-    assert await read_states(store, keys) == [state]
-    await store.redis.delete(keys.state("b"))
-    assert await read_states(store, keys) == []
+    assert await read_house(store, keys) == ([], 1)
     assert await store.redis.exists(keys.states) == 0
