@@ -177,6 +177,12 @@ class Settings(BaseSettings):
         description="Workers of `up`: a number, or a range such as `1..4`, of which more are started while jobs wait "
         "that no worker has hands for.",
     )
+    files: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Folder for uploaded files and for the results of offline batches, shared by all gateways and "
+        "batch workers. Unset: Redis keeps them, 16 MB a file and 64 MB in all.",
+    )
     key_prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")] = Field(
         default="doublebuffer", description="First part of every key in Redis, for several installations on one server."
     )

@@ -56,6 +56,7 @@ SAMPLES: dict[str, tuple[str, object, object]] = {
     "soft_switches": ("on", True, True),
     "embedded": ("memory", "memory", "memory"),
     "workers": ("1..4", "1..4", "1..4"),
+    "files": ("/srv/files", "/srv/files", "/srv/files"),
     "key_prefix": ("other", "other", "other"),
 }
 """Setting → its text as a flag or in the environment, its value in the file, and what comes of both."""

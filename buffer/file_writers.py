@@ -1,0 +1,121 @@
+"""A file on its way to where it is kept: a folder, or Redis."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+
+from buffer.access import Store
+from buffer.file_folder import Draft, Folder
+from buffer.file_record import (
+    CHUNK,
+    SET_FILES,
+    STORE_BYTES,
+    STORE_FILE_BYTES,
+    STORE_FULL,
+    FileLost,
+    FileRecord,
+    NoRoom,
+)
+from buffer.offline_keys import UPLOAD_S, OfflineKeys, digest
+
+_ANY = 2**52
+
+
+class Writer(ABC):
+    """Takes a file's pieces. Nobody sees the file before ``keep``, and its record, are through."""
+
+    @abstractmethod
+    async def begin(self) -> None:
+        """Before the first piece."""
+
+    @abstractmethod
+    async def write(self, piece: bytes) -> None:
+        """The next piece: ``CHUNK`` bytes, but for the last one. Raises ``NoRoom`` and ``OSError``."""
+
+    @abstractmethod
+    async def keep(self) -> None:
+        """All of it was written. Raises ``OSError``."""
+
+    @abstractmethod
+    async def discard(self) -> None:
+        """It is given up, at whatever point."""
+
+
+def writer_of(store: Store, keys: OfflineKeys, folder: Folder | None, record: FileRecord, *, ours: bool) -> Writer:
+    """``ours``: made by an offline batch, whose results have taken the room already."""
+    return _OnDisk(folder, record) if folder is not None else _InStore(store, keys, record, ours=ours)
+
+
+class _OnDisk(Writer):
+    def __init__(self, folder: Folder, record: FileRecord) -> None:
+        self._folder = folder
+        self._record = record
+        self._draft: Draft | None = None
+
+    async def begin(self) -> None:
+        self._draft = await asyncio.to_thread(self._folder.draft)
+
+    async def write(self, piece: bytes) -> None:
+        assert self._draft is not None
+        await asyncio.to_thread(self._draft.write, piece)
+
+    async def keep(self) -> None:
+        assert self._draft is not None
+        path = self._folder.path(self._record.id, self._record.expires_at)
+        await asyncio.to_thread(self._draft.keep, path)
+
+    async def discard(self) -> None:
+        if self._draft is not None:
+            await asyncio.to_thread(self._draft.discard)
+
+
+class _InStore(Writer):
+    def __init__(self, store: Store, keys: OfflineKeys, record: FileRecord, *, ours: bool) -> None:
+        self._store = store
+        self._keys = keys
+        self._record = record
+        self._ours = ours
+        self._pieces = 0
+        self._bytes = 0
+
+    async def begin(self) -> None:
+        if self._ours:
+            await self.discard()  # whoever wrote it before may have died over it
+
+    async def write(self, piece: bytes) -> None:
+        self._bytes += len(piece)
+        if not self._ours and self._bytes > STORE_FILE_BYTES:
+            most = STORE_FILE_BYTES // 1024**2
+            raise NoRoom(f"A file that is kept in Redis may have {most} MB at most; for larger ones, {SET_FILES}.", 413)
+        args = [0, self._record.id, piece, self._pieces, UPLOAD_S, _ANY if self._ours else STORE_BYTES]
+        put = await self._store.script("offline_put", keys=[self._keys.base], args=args)
+        if put < 0:
+            raise FileLost
+        if not put:
+            raise NoRoom(STORE_FULL, 503)
+        self._pieces += 1
+
+    async def keep(self) -> None:
+        """Its record makes it last."""
+
+    async def discard(self) -> None:
+        args = [0, self._record.id, digest(self._record.owner)]
+        await self._store.script("offline_drop", keys=[self._keys.base], args=args)
+
+
+async def even(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The same bytes in pieces of ``CHUNK``, but for the last one."""
+    held, size = list[bytes](), 0
+    async for chunk in chunks:
+        held.append(chunk)
+        size += len(chunk)
+        if size >= CHUNK:
+            joined = b"".join(held)
+            whole = size - size % CHUNK
+            for at in range(0, whole, CHUNK):
+                yield joined[at : at + CHUNK]
+            held, size = [joined[whole:]], size - whole
+    if size:
+        yield b"".join(held)
