@@ -64,6 +64,13 @@ def signing(prefix: str) -> str:
     return f"{prefix}:signing:{{all}}"
 
 
+def tries(prefix: str) -> str:
+    """Base of the lists ``quota:<number>``: instants of the last tries to sign in to the dashboard from the addresses
+    that share the number; each goes a minute after the last. Of no pool.
+    """
+    return f"{prefix}:sign-in:{{all}}:"
+
+
 class Keys:
     """Names of one pool's keys. ``prefix`` is there for tests that share a server."""
 

@@ -10,7 +10,12 @@ from buffer.setting_values import ApiKey, hashed
 
 _OPEN = frozenset({"/", "/health", "/api/version"})
 _ASKS_ITSELF = "/dashboard"
-"""A browser cannot send a key by itself: these routes look at keys and sign-ins on their own."""
+
+
+def asks_itself(path: str) -> bool:
+    """Whether it is the dashboard's: a browser cannot send a key by itself, so these routes look at keys and sign-ins
+    on their own."""
+    return path.startswith(_ASKS_ITSELF) and path[len(_ASKS_ITSELF) :][:1] in ("", "/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +53,7 @@ class Keyring:
         """Who sent a request for ``path``; None if it needs a key and has none that fits."""
         if not self._holders or path in _OPEN or path.startswith("/health/"):
             return ANYBODY
-        if path == _ASKS_ITSELF or path.startswith(f"{_ASKS_ITSELF}/"):
+        if asks_itself(path):
             return ANYBODY
         return self.sender(headers)
 

@@ -9,7 +9,9 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping
 
 from buffer.telemetry import Api, Outcome, Telemetry
+from gateway.auth import asks_itself
 from gateway.call import AsgiApp, Call, Headers, Message, Receive, Scope, Send, answer, put_call
+from gateway.dashboard.safe import SAFE
 from gateway.door import UNAUTHORIZED, Door
 from gateway.forms import failure_answer
 from gateway.refusal import UNEXPECTED, BrokenOff, ClientLeft
@@ -63,6 +65,8 @@ class Front:
         common = [_MARK, (b"x-request-id", request_id), *self._door.cors.headers(origin)]
         if path.startswith("/v1/messages"):
             common.append((b"request-id", request_id))  # where Anthropic's clients look for it
+        elif asks_itself(path):
+            common += SAFE
 
         begun = left = False
 

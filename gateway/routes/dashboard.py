@@ -17,6 +17,7 @@ from buffer.store import StoreUnavailable
 from gateway.auth import ANYBODY, Holder, Keyring
 from gateway.call import Call, call_of
 from gateway.cors import Cors
+from gateway.dashboard.brake import Brake
 from gateway.dashboard.sessions import COOKIE, SIGNED_IN_S, Sessions
 from gateway.dashboard.timeline import timeline
 from gateway.dashboard.watch import Watch
@@ -24,23 +25,11 @@ from gateway.intake import owner_of
 from gateway.refusal import Refusal
 from gateway.services import Services
 
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
-    "base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
-)
-_SAFE = {
-    "content-security-policy": POLICY,
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    "permissions-policy": "camera=(), microphone=(), geolocation=()",
-}
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _MOST_FORM_BYTES = 4096
 _NOBODY = "A valid API key is needed."
 _WRONG = "Nobody has this key."
+_TOO_MANY = "Too many wrong keys came from this address; try again in {} s."
 _AWAY = "The store cannot be reached, so nobody can be signed in; try again once it answers."
 
 
@@ -55,19 +44,21 @@ class Page:
         kind = _TYPES[name[name.rindex(".") :]]
         # Of a size that nobody notices; and after an update nobody sees parts of the old one.
         return Response(
-            self.files[name], headers=_SAFE | {"content-type": f"{kind}; charset=utf-8", "cache-control": "no-cache"}
+            self.files[name], headers={"content-type": f"{kind}; charset=utf-8", "cache-control": "no-cache"}
         )
 
-    def sign_in(self, status: int, why: str = "") -> Response:
-        """``why``: one sentence of ours, without anything that was sent."""
+    def sign_in(self, status: int, why: str = "", *, again_s: int = 0) -> Response:
+        """``why``: one sentence of ours, without anything that was sent. ``again_s``: when to try again."""
         text = self.files["sign-in.html"].replace(b"<!-- why -->", why.encode())
-        return Response(text, status, _SAFE | {"content-type": "text/html; charset=utf-8", "cache-control": "no-store"})
+        headers = {"content-type": "text/html; charset=utf-8", "cache-control": "no-store"}
+        return Response(text, status, headers | ({"retry-after": str(again_s)} if again_s else {}))
 
 
 def dashboard_routes(services: Services) -> APIRouter:
     router = APIRouter(prefix="/dashboard", tags=["Dashboard"], include_in_schema=False)
     settings = services.settings
     sessions = Sessions(services.store, Keyring(settings.api_keys))
+    brake = Brake(services.store)
     watch = Watch(services.store, services.pools, services.embedding_pools)
     pools = [*services.pools.values(), *services.embedding_pools.values()]
     cors = Cors(settings.cors_origins)
@@ -96,11 +87,14 @@ def dashboard_routes(services: Services) -> APIRouter:
         if cors.refuses(call.headers.get(b"origin"), call.headers):
             return page.sign_in(403, "Sign in on this page itself.")
         try:
+            if again_s := await brake.wait_s(call.address):
+                return page.sign_in(429, _TOO_MANY.format(again_s), again_s=again_s)
             token = await sessions.sign_in(await _key_of(request))
+            if token is None:
+                return page.sign_in(401, _WRONG)
+            await brake.take_back(call.address)
         except StoreUnavailable:
             return page.sign_in(503, _AWAY)
-        if token is None:
-            return page.sign_in(401, _WRONG)
         return _home(request, token, SIGNED_IN_S)
 
     @router.post("/sign-out")
@@ -160,7 +154,7 @@ async def _key_of(request: Request) -> str:
 
 
 def _home(request: Request, token: str, life_s: int) -> Response:
-    headers = _SAFE | {"location": "/dashboard", "cache-control": "no-store"}
+    headers = {"location": "/dashboard", "cache-control": "no-store"}
     answer = Response(None, 303, headers)
     secure = request.scope.get("scheme") == "https"
     answer.set_cookie(COOKIE, token, max_age=life_s, path="/dashboard", httponly=True, samesite="strict", secure=secure)
@@ -170,4 +164,4 @@ def _home(request: Request, token: str, life_s: int) -> Response:
 def _json(status: int, told: dict[str, Any] | str) -> Response:
     """``told``: a sentence where there is an error."""
     body = orjson.dumps({"error": told} if isinstance(told, str) else told)
-    return Response(body, status, _SAFE | {"content-type": "application/json", "cache-control": "no-store"})
+    return Response(body, status, {"content-type": "application/json", "cache-control": "no-store"})

@@ -11,7 +11,7 @@ import pytest
 
 from buffer.access import Store
 from buffer.job import Usage
-from gateway.routes.dashboard import POLICY
+from gateway.dashboard.safe import POLICY, SAFE
 from tests.gateway.rig import Rig, ollama, rig
 
 PAGE = Path(__file__).parents[2] / "gateway" / "dashboard" / "page"
@@ -37,6 +37,44 @@ async def test_the_page_and_its_parts_come_with_a_strict_policy() -> None:
     for word in ("default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'", "trusted-types 'none'"):
         assert word in POLICY
     assert "unsafe" not in POLICY
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/none", 404),
+        ("GET", "//none/", 404),
+        ("GET", "/files/none.js", 404),
+        ("GET", "/files/..%2f__init__.py", 404),
+        ("GET", "/../dashboard/none", 404),
+        ("GET", "/requests/x", 404),
+        ("POST", "/data", 405),
+        ("DELETE", "", 405),
+        ("OPTIONS", "/data", 204),
+        ("POST", "/sign-out", 303),
+    ],
+)
+async def test_whatever_is_answered_there_is_safe(method: str, path: str, status: int) -> None:
+    async with rig() as r:
+        answer = await r.client.request(method, httpx.URL(r.url, raw_path=f"/dashboard{path}".encode()))
+        assert answer.status_code == status
+        for name, value in SAFE:
+            assert answer.headers.get_list(name.decode()) == [value.decode()], name
+
+
+async def test_a_failure_there_is_safe_and_a_neighbour_is_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with rig() as r:
+        answer = await r.client.get("/dashboard/none", headers={"host": "evil.example"})
+        assert (answer.status_code, answer.headers["content-security-policy"]) == (403, POLICY)
+        answer = await r.client.get("/dashboards")
+        assert (answer.status_code, answer.headers.get("content-security-policy")) == (404, None)
+
+        def broken(*_: object) -> None:
+            raise ValueError
+
+        monkeypatch.setattr("gateway.routes.dashboard._viewer", broken)
+        answer = await r.client.get("/dashboard/data")
+        assert (answer.status_code, answer.headers["content-security-policy"]) == (500, POLICY)
 
 
 def test_the_page_has_nothing_from_elsewhere_and_no_code_in_its_markup() -> None:

@@ -15,13 +15,16 @@ from buffer.backend import BackendSpec
 from buffer.holding import hold
 from buffer.lanes import Lanes
 from buffer.load import BackendState, read_states
+from buffer.store import Store
 from policy import spares
 from tests.rig.redis_server import free_port
 from tests.rig.scripted import Scripted
+from tests.worker.rig import Crew, settings, worker
 from worker import elastic, health
 from worker.elastic_means import MeansError
 
 MODEL = "m-oai"
+CONFIG = settings(window_ms=0.0, lease_seconds=1.5)
 
 
 class Site:
@@ -111,6 +114,23 @@ async def a_site(monkeypatch: pytest.MonkeyPatch, *, own_process: bool = False) 
         yield site
     finally:
         await site.close()
+
+
+async def started(store: Store, *specs: object, crew: int = 1) -> Crew:
+    return Crew([worker(store, specs, CONFIG) for _ in range(crew)])  # type: ignore[arg-type]
+
+
+async def heard(crew: Crew, phase: str) -> None:
+    """All workers know how the spare stands."""
+    async with asyncio.timeout(30):
+        while {engine.spare for worker in crew.workers for engine in worker.pools[0].engines} != {phase}:
+            await asyncio.sleep(0.02)
+
+
+async def end(crew: Crew) -> None:
+    crew.stop.set()
+    ended = await asyncio.gather(*crew.tasks, return_exceptions=True)
+    assert not [error for error in ended if isinstance(error, Exception)]
 
 
 async def state_of(lanes: Lanes, name: str = "spare") -> BackendState | None:

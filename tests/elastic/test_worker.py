@@ -7,29 +7,10 @@ import asyncio
 import pytest
 
 from buffer.store import Store
-from tests.elastic.rig import a_site, nobody_decides, stands, state_of, told
+from tests.elastic.rig import a_site, end, heard, nobody_decides, stands, started, state_of, told
 from tests.rig.scripted import Scripted
-from tests.worker.rig import Crew, Gate, settings, spec, worker
+from tests.worker.rig import Gate, spec
 from worker import elastic
-
-CONFIG = settings(window_ms=0.0, lease_seconds=1.5)
-
-
-async def started(store: Store, *specs: object, crew: int = 1) -> Crew:
-    return Crew([worker(store, specs, CONFIG) for _ in range(crew)])  # type: ignore[arg-type]
-
-
-async def heard(crew: Crew, phase: str) -> None:
-    """All workers know how the spare stands."""
-    async with asyncio.timeout(30):
-        while {engine.spare for worker in crew.workers for engine in worker.pools[0].engines} != {phase}:
-            await asyncio.sleep(0.02)
-
-
-async def end(crew: Crew) -> None:
-    crew.stop.set()
-    ended = await asyncio.gather(*crew.tasks, return_exceptions=True)
-    assert not [error for error in ended if isinstance(error, Exception)]
 
 
 async def test_it_is_started_once_for_all_who_wait_and_stopped_when_idle(
@@ -50,42 +31,6 @@ async def test_it_is_started_once_for_all_who_wait_and_stopped_when_idle(
             again = await door.ask("marker:again")
             assert (await again.end()).kind == "done"
             assert site.starts == 2
-        finally:
-            await end(crew)
-
-
-async def test_one_that_rests_is_not_called_down(
-    store: Store, door: Gate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-    async with a_site(monkeypatch) as site:
-        crew = await started(store, site.spec())
-        try:
-            await stands(door.lanes, "stopped")
-            asked = await door.ask("marker:one")
-            assert (await asked.end()).kind == "done"
-            await told(door.lanes, lambda state: state.spare == "stopped" and not state.up and site.stops == 1)
-        finally:
-            await end(crew)
-    assert "spare spare is starting" in caplog.text
-    assert "is down" not in caplog.text
-
-
-async def test_one_that_is_lost_is_called_down(
-    store: Store, door: Gate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-    async with a_site(monkeypatch) as site:
-        crew = await started(store, site.spec(idle_stop_seconds=600))
-        try:
-            asked = await door.ask("marker:one")
-            assert (await asked.end()).kind == "done"
-            await heard(crew, "up")
-            assert "is down" not in caplog.text
-            await site.end()
-            crew.workers[0].pools[0].engines[0].look.set()
-            await told(door.lanes, lambda state: not state.up)
-            assert "back end spare is down" in caplog.text
         finally:
             await end(crew)
 
