@@ -98,7 +98,7 @@ def create_app(
                 running = [group.create_task(pool.inbox.run()) for pool in all_pools]
                 running += [group.create_task(_reap(pool, telemetry, settings.lease_seconds)) for pool in all_pools]
                 running += [group.create_task(listening.run()), group.create_task(relay.outliving.run())]
-                running.append(group.create_task(services.embeddings.tidy()))
+                running += [group.create_task(services.embeddings.tidy()), group.create_task(catalog.run())]
                 running.append(group.create_task(intake.noting.run(pool.lanes for pool in pools.values())))
                 running += [
                     group.create_task(services.management.run()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 
 from buffer.job import Failure
 from buffer.load import read_house
@@ -16,6 +17,10 @@ from gateway.pools import Pool
 from gateway.refusal import Refusal
 
 _FRESH_S = 1.0
+_AHEAD_S = 0.8
+"""Less than ``_FRESH_S`` by more than a read takes."""
+_ATTENTIVE_S = 10.0
+"""How long after a request the list is kept fresh, so that the next one need not wait for it."""
 _READ_S = 2.0
 """A list is worth more than its last second: a store slower than this gets no say in it."""
 _LOOK_AGAIN_S = 0.1
@@ -27,7 +32,10 @@ STORE_AWAY = Failure("The queue cannot be reached at the moment.", 503, "store_u
 
 
 class Catalog:
-    """The models of all pools. ``expected``: names of the back ends that are configured here, where any are."""
+    """The models of all pools. ``run`` has to run beside.
+
+    ``expected``: names of the back ends that are configured here, where any are.
+    """
 
     def __init__(
         self,
@@ -46,6 +54,8 @@ class Catalog:
         self._blank_s = _EMPTIED_S if cold_s > 0 else 0.0
         self._blank_until = 0.0
         self._reading = asyncio.Lock()
+        self._asked = asyncio.Event()
+        self._asked_at = float("-inf")
         self._read_at = float("-inf")
         """Also where it failed."""
         self._models: Models | None = None
@@ -86,6 +96,16 @@ class Catalog:
             raise StoreUnavailable("back ends are not known yet")
         return self._models
 
+    async def run(self) -> None:
+        """Keeps the list fresh while requests come, off their way; while none do, it reads nothing."""
+        while True:
+            await self._asked.wait()
+            self._asked.clear()
+            while time.monotonic() - self._asked_at < _ATTENTIVE_S:
+                await asyncio.sleep(_AHEAD_S)
+                with suppress(StoreUnavailable):
+                    await self.read(_AHEAD_S / 2)
+
     async def list(self) -> Models:
         """For the lists of models: as ``read``, but while the system starts it waits for the first back end.
 
@@ -104,6 +124,8 @@ class Catalog:
 
         Raises ``Refusal`` with 503 where no worker is alive or all its back ends are down.
         """
+        self._asked_at = time.monotonic()
+        self._asked.set()
         try:
             models = await self.read()
             model = models.find(name)
