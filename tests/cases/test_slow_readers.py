@@ -106,8 +106,9 @@ class Memory:
     def _now(self) -> int:
         return sum(rss(process.pid) for process in (self.bench.site.gateway, *self.bench.site.workers))
 
-    async def watch(self) -> None:
-        while True:
+    async def watch(self, over: asyncio.Event) -> None:
+        """Until ``over``: in Redis' client a cancellation can get lost."""
+        while not over.is_set():
             self.most_processes = max(self.most_processes, self._now() - self.processes)
             self.most_redis = max(self.most_redis, await redis_memory(self.bench.site) - self.redis)
             await asyncio.sleep(0.2)
@@ -141,9 +142,12 @@ async def watched(bench: Bench) -> AsyncIterator[Memory]:
     memory = Memory(bench)
     await memory.begin()
     async with asyncio.TaskGroup() as group:
-        watching = group.create_task(memory.watch())
-        yield memory
-        watching.cancel()
+        over = asyncio.Event()
+        group.create_task(memory.watch(over))
+        try:
+            yield memory
+        finally:
+            over.set()
 
 
 async def rid_of(flood: Flood, memory: Memory) -> None:
