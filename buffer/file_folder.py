@@ -37,6 +37,10 @@ class Folder:
     def path(self, id: str, expires_at: int) -> Path:
         return self._content / f"{id}-{expires_at}"
 
+    def remove(self, id: str, expires_at: int) -> None:
+        """If it is there."""
+        self.path(id, expires_at).unlink(missing_ok=True)
+
     def draft(self) -> Draft:
         """A new file, not there yet for anybody."""
         self.prepare()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -34,11 +34,27 @@ STORE_FULL = f"Files and results take all of the {STORE_BYTES // 1024**2} MB tha
 STORE_FULL += f"{SET_FILES}."
 
 
+class DiskError(Exception):
+    """The folder for files cannot be used. ``str()`` is one sentence."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"The folder for files cannot be written to: {error.strerror or 'it fails'}.")
+
+
 class FileLost(Exception):  # noqa: N818
     """A file's record is there, its content is not. ``str()`` is one sentence."""
 
     def __init__(self) -> None:
         super().__init__("The content of this file is gone from where it was kept.")
+
+
+class About(NamedTuple):
+    """What whoever makes a file says of it."""
+
+    filename: str
+    purpose: str
+    expires_at: int | None = None
+    """Seconds since 1970; None: ``KEPT_S`` from now."""
 
 
 class FileRecord(Struct, omit_defaults=True, kw_only=True):

@@ -20,7 +20,8 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -28,12 +29,12 @@ import msgspec
 
 from buffer.access import Store
 from buffer.file_folder import Folder, read_at
-from buffer.file_record import CHUNK, FILE_BYTES, MOST_FILES, FileLost, FileRecord, NoRoom
-from buffer.file_writers import even, writer_of
+from buffer.file_record import CHUNK, FILE_BYTES, MOST_FILES, About, DiskError, FileLost, FileRecord, NoRoom
+from buffer.file_writers import even, on_disk, writer_of
 from buffer.offline_keys import KEPT_S, OfflineKeys, digest
 from buffer.offline_lists import ask, new_id, walk
 
-__all__ = ["CHUNK", "FILE_BYTES", "Deleted", "FileLost", "FileRecord", "Files", "NoRoom"]
+__all__ = ["CHUNK", "FILE_BYTES", "About", "Deleted", "FileLost", "FileRecord", "Files", "NoRoom"]
 
 Deleted = Literal["gone", "unknown", "read"]
 
@@ -67,32 +68,43 @@ class Files:
         Raises ``NoRoom``, and whatever ``chunks`` raises; then nothing is left of it.
         """
         id = id or new_id("file-")
-        now = int(time.time())
-        record = FileRecord(
-            id=id,
-            owner=owner,
-            filename=filename,
-            purpose=purpose,
-            bytes=0,
-            created_at=now,
-            expires_at=expires_at or now + KEPT_S,
-            where="disk" if self.folder else "redis",
-        )
-        writer = writer_of(self.store, self.keys, self.folder, record, ours=ours)
-        kept = False
+        about = About(filename, purpose, expires_at)
+        return await self._keep(owner, chunks, lambda: about, id, ours=ours)
+
+    async def receive(self, owner: str, chunks: AsyncIterator[bytes], about: Callable[[], About]) -> FileRecord:
+        """As ``create``; ``about`` is called once all of ``chunks`` came, and may raise."""
+        return await self._keep(owner, chunks, about, new_id("file-"), ours=False)
+
+    async def _keep(
+        self, owner: str, chunks: AsyncIterator[bytes], about: Callable[[], About], id: str, *, ours: bool
+    ) -> FileRecord:
+        writer = writer_of(self.store, self.keys, self.folder, owner, id, ours=ours)
+        size, kept = 0, False
         try:
             await writer.begin()
             async for piece in even(chunks):
-                record.bytes += len(piece)
-                if not ours and record.bytes > FILE_BYTES:
+                size += len(piece)
+                if not ours and size > FILE_BYTES:
                     raise NoRoom(f"A file may have {FILE_BYTES // 1024**2} MB at most.", 413)
                 await writer.write(piece)
-            await writer.keep()
+            told, now = about(), int(time.time())
+            record = FileRecord(
+                id=id,
+                owner=owner,
+                filename=told.filename,
+                purpose=told.purpose,
+                bytes=size,
+                created_at=now,
+                expires_at=told.expires_at or now + KEPT_S,
+                where="disk" if self.folder else "redis",
+            )
+            await writer.keep(record.expires_at)
             kept = await self._register(record, most=0 if ours else MOST_FILES)
             if not kept:
+                await writer.withdraw(record.expires_at)
                 raise NoRoom(f"There are {MOST_FILES:,} files of yours already; delete some of them.", 429)
-        except OSError as error:
-            raise NoRoom(f"The folder for files cannot be written to: {error.strerror}.", 507) from error
+        except DiskError as error:
+            raise NoRoom(str(error), 507) from error
         finally:
             if not kept:
                 await writer.discard()
@@ -134,7 +146,8 @@ class Files:
         if done < 0:
             return "read"
         if self.folder is not None and record.where == "disk":
-            await asyncio.to_thread(self.folder.path(record.id, record.expires_at).unlink, missing_ok=True)
+            with suppress(DiskError):  # then it goes when it would have expired
+                await on_disk(self.folder.remove, record.id, record.expires_at)
         return "gone" if done else "unknown"
 
     async def chunks(self, record: FileRecord, offset: int = 0) -> AsyncIterator[bytes]:

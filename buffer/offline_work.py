@@ -11,11 +11,11 @@ import asyncio
 import os
 import struct
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 
 from buffer.access import Store
 from buffer.file_folder import Draft, Folder, read_at, sync_folder, write_all
-from buffer.file_record import FileLost, NoRoom
+from buffer.file_record import DiskError, FileLost, NoRoom
+from buffer.file_writers import on_disk
 from buffer.offline_keys import READ_S, OfflineKeys
 from buffer.offline_lists import ask
 
@@ -46,15 +46,15 @@ class Work:
             await ask(self._store, ("DEL", key), *pieces, ("EXPIRE", key, READ_S))
             return
         try:
-            draft = await asyncio.to_thread(self._folder.draft)
+            draft = await on_disk(self._folder.draft)
             try:
                 async for piece in packed:
-                    await asyncio.to_thread(draft.write, piece)
-                await asyncio.to_thread(_keep, draft, self._folder, id)
+                    await on_disk(draft.write, piece)
+                await on_disk(_keep, draft, self._folder, id)
             finally:
-                await asyncio.to_thread(draft.discard)
-        except OSError as error:
-            raise _disk_fails(error) from error
+                await on_disk(draft.discard)
+        except DiskError as error:
+            raise NoRoom(str(error), 507) from error
 
     async def places(self, id: str, first: int, count: int) -> Sequence[tuple[int, int]]:
         """See ``Offline``."""
@@ -64,7 +64,7 @@ class Work:
             if not packed:
                 raise FileLost
         else:
-            packed = await _read(self._folder.work(id, "lines"), at, length)
+            packed = await _read(self._folder, id, "lines", at, length)
         return list(_PLACE.iter_unpack(packed[: len(packed) - len(packed) % _PLACE.size]))
 
     async def keep(self, id: str, fence: int, lines: Sequence[bytes]) -> Sequence[bytes]:
@@ -72,9 +72,9 @@ class Work:
         if self._folder is None:
             return lines
         try:
-            at = await asyncio.to_thread(_append, self._folder.work(id, f"results-{fence}"), b"".join(lines))
-        except OSError as error:
-            raise _disk_fails(error) from error
+            at = await on_disk(_append, self._folder, id, f"results-{fence}", b"".join(lines))
+        except DiskError as error:
+            raise NoRoom(str(error), 507) from error
         marks = []
         for line in lines:
             marks.append(_MARK.pack(fence, at, len(line)))
@@ -94,7 +94,7 @@ class Work:
                     yield entry
                 continue
             for fence, offset, length in _runs(entries):
-                piece = await _read(self._folder.work(id, f"results-{fence}"), offset, length)
+                piece = await _read(self._folder, id, f"results-{fence}", offset, length)
                 if len(piece) < length:
                     raise FileLost
                 yield piece
@@ -119,8 +119,9 @@ def _runs(entries: Sequence[bytes]) -> list[tuple[int, int, int]]:
     return runs
 
 
-def _append(path: Path, data: bytes) -> int:
+def _append(folder: Folder, id: str, name: str, data: bytes) -> int:
     """Where it begins. On disk for good once this returns."""
+    path = folder.work(id, name)
     new = not path.exists()
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
@@ -138,12 +139,12 @@ def _keep(draft: Draft, folder: Folder, id: str) -> None:
     draft.keep(folder.work(id, "lines"))
 
 
-async def _read(path: Path, offset: int, length: int) -> bytes:
+async def _read(folder: Folder, id: str, name: str, offset: int, length: int) -> bytes:
     try:
-        return await asyncio.to_thread(read_at, path, offset, length)
-    except OSError as error:
+        return await on_disk(_read_now, folder, id, name, offset, length)
+    except DiskError as error:
         raise FileLost from error
 
 
-def _disk_fails(error: OSError) -> NoRoom:
-    return NoRoom(f"The folder for files cannot be written to: {error.strerror}.", 507)
+def _read_now(folder: Folder, id: str, name: str, offset: int, length: int) -> bytes:
+    return read_at(folder.work(id, name), offset, length)
