@@ -3,8 +3,8 @@
 The cap follows what the engine itself shows, its waiting queue or the overlap of its streams, and never the pace of its
 tokens: a cap tuned by pace gives away throughput.
 
-A worker asks each for its ``limit``, jobs at a time, at least 1, before each pull, and tells it what a probe found
-(``looked``; None where the engine doesn't tell) and how streams go: ``started``, ``flowed`` (something came), ``ended``.
+A worker asks each for its ``limit``, jobs at a time, at least 1, before each pull. It tells it what a probe found
+(``looked``; None where the engine doesn't tell) and how streams go: ``started``, ``flowed`` with each piece, ``ended``.
 """
 
 from __future__ import annotations
