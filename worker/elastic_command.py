@@ -1,5 +1,8 @@
 """A spare that commands start and stop: in a process group of its own, with little of this worker's environment.
 
+An engine that is this worker's own is started through ``worker.elastic_keeper``, which outlives a worker that is killed
+for as long as it takes to end the engine and whatever that has started.
+
 What it writes is kept in a file until it first answers, a bounded part of it. From then on prompts may be in it, and
 nothing of it is kept.
 """
@@ -13,6 +16,7 @@ import re
 import shutil
 import signal
 import stat
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from io import BytesIO
@@ -27,7 +31,10 @@ END_S = 10.0
 """How long a process may take to end before it is killed."""
 COMMAND_S = 110.0
 """How long a ``stop`` command may take."""
-SWEEP_S = 0.2
+KEEPER = Path(__file__).with_name("elastic_keeper.py")
+_KEEPER_S = 5.0
+"""What a keeper has for itself, beside ``END_S`` for its engine."""
+_LOOK_S = 0.05
 _KEPT = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "XDG_RUNTIME_DIR"}
     | {"DBUS_SESSION_BUS_ADDRESS", "HF_HOME", "OLLAMA_MODELS"}
@@ -48,6 +55,8 @@ class Command:
         self._start = list(start)
         self._stop = list(stop)
         self._process: asyncio.subprocess.Process | None = None
+        self._leash: int | None = None
+        """Our end of the keeper's pipe. It is closed when this worker ends, whatever the worker dies of."""
         self._reading: asyncio.Task[None] | None = None
         self._answers = False
         self._ending = False
@@ -79,24 +88,39 @@ class Command:
         """Raises ``MeansError``."""
         await self.aclose()
         self._answers = self._ending = False
-        # Without a stop command nobody else would end it where this worker is killed.
-        bound = [setpriv, "--pdeathsig", "TERM"] if not self._stop and (setpriv := shutil.which("setpriv")) else []
-        self._process = await self._run(self._start, bound)
+        self._process = await (self._run(self._start) if self._stop else self._run_kept())
         self._reading = tasks.create_task(self._read(self._process))
-        if not self._stop:
-            tasks.create_task(_sweep(self._process))
+
+    async def _run_kept(self) -> asyncio.subprocess.Process:
+        theirs, ours = os.pipe()
+        try:
+            # Where the keeper is killed as well, a program that is no shell still ends with it.
+            bound = [setpriv, "--pdeathsig", "TERM"] if (setpriv := shutil.which("setpriv")) else []
+            keeper = [sys.executable, "-I", "-S", str(KEEPER), str(END_S), *bound]
+            process = await self._run(self._start, by=keeper, standard_input=theirs)
+        except BaseException:
+            os.close(ours)
+            raise
+        finally:
+            os.close(theirs)
+        self._leash = ours
+        return process
 
     @staticmethod
     async def _run(
-        command: Sequence[str], bound: Sequence[str] = (), out: int = asyncio.subprocess.PIPE
+        command: Sequence[str],
+        *,
+        by: Sequence[str] = (),
+        standard_input: int = asyncio.subprocess.DEVNULL,
+        out: int = asyncio.subprocess.PIPE,
     ) -> asyncio.subprocess.Process:
         if shutil.which(command[0], path=os.environ.get("PATH")) is None:
             raise MeansError(f"There is no program {command[0]!r} here.")
         try:
             return await asyncio.create_subprocess_exec(
-                *bound,
+                *by,
                 *command,
-                stdin=asyncio.subprocess.DEVNULL,
+                stdin=standard_input,
                 stdout=out,
                 stderr=asyncio.subprocess.STDOUT,
                 env=reduced(os.environ),
@@ -141,6 +165,11 @@ class Command:
     async def aclose(self) -> None:
         """Ends the process that is ours, and all of its group."""
         self._ending = True
+        if self._leash is not None:
+            os.close(self._leash)
+            self._leash = None
+            if self._process is not None:
+                await _gone(self._process, END_S + _KEEPER_S)
         if self._process is not None:
             await _end(self._process)
         if self._reading is not None:
@@ -167,13 +196,13 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     _signal(process, signal.SIGKILL)
 
 
-async def _sweep(process: asyncio.subprocess.Process) -> None:
-    """Ends what an engine leaves behind as it ends: nobody would stop that, and it may hold the card."""
-    # ``wait`` would wait for whoever holds its output open too.
-    while process.returncode is None:  # noqa: ASYNC110 - nothing else tells of it
-        await asyncio.sleep(SWEEP_S)
-    # At once: later the number may be another's.
-    _signal(process, signal.SIGKILL)
+async def _gone(process: asyncio.subprocess.Process, within_s: float) -> None:
+    """Returns when it has ended, or when it had time enough for that."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(within_s):
+            # ``wait`` would wait for whoever holds its output open too.
+            while process.returncode is None:  # noqa: ASYNC110 - nothing else tells of it
+                await asyncio.sleep(_LOOK_S)
 
 
 def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.elastic.processes import children, gone, lives
 from worker import elastic_command
 from worker.elastic_command import MOST_LOGGED, Command, reduced
 from worker.elastic_means import MeansError
@@ -48,12 +49,13 @@ async def ended(command: Command) -> None:
             await asyncio.sleep(0.01)
 
 
-def lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+async def engine_of(command: Command) -> int:
+    """The process that the keeper keeps."""
+    assert command._process is not None
+    async with asyncio.timeout(10):
+        while not (found := children(command._process.pid)):
+            await asyncio.sleep(0.01)
+    return found[0]
 
 
 async def test_it_runs_in_a_group_of_its_own_and_ends_with_all_that_it_started() -> None:
@@ -70,9 +72,7 @@ async def test_it_runs_in_a_group_of_its_own_and_ends_with_all_that_it_started()
         assert os.getpgid(child) != os.getpgid(0)
     assert not command.here
     assert command.failure == ""
-    async with asyncio.timeout(5):
-        while lives(child):
-            await asyncio.sleep(0.01)
+    await gone(child)
 
 
 async def test_the_folder_of_the_outputs_is_this_user_s_alone(folder: Path) -> None:
@@ -133,8 +133,7 @@ async def test_it_sees_no_key_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_one_that_was_killed_says_so() -> None:
     async with begun(command := Command("spare", SLEEPS, [])):
         await written(command, "loading")
-        assert command._process is not None
-        os.kill(command._process.pid, signal.SIGKILL)
+        os.kill(await engine_of(command), signal.SIGKILL)
         await ended(command)
         assert command.failure == "Its start command was ended by signal 9."
 
@@ -171,38 +170,13 @@ async def test_one_that_hears_no_signal_is_killed(monkeypatch: pytest.MonkeyPatc
         assert not command.here
 
 
-async def test_it_ends_with_a_worker_that_is_killed(tmp_path: Path) -> None:
-    code = f"""
-import asyncio, tempfile
-from worker.elastic_command import Command
-tempfile.tempdir = {str(tmp_path)!r}
-async def main():
-    async with asyncio.TaskGroup() as tasks:
-        command = Command("spare", ["sleep", "60"], [])
-        await command.start(tasks)
-        print(command._process.pid, flush=True)
-asyncio.run(main())
-"""
-    worker = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
-    assert worker.stdout is not None
-    pid = int(await worker.stdout.readline())
-    assert lives(pid)
-    worker.kill()
-    await worker.wait()
-    async with asyncio.timeout(5):
-        while lives(pid):
-            await asyncio.sleep(0.01)
-
-
 async def test_what_an_engine_leaves_behind_ends_with_it() -> None:
     code = f"import subprocess as s; print(s.Popen({SLEEPS!r}).pid, 'left', flush=True)"
     command = Command("spare", [sys.executable, "-c", code], [])
     async with begun(command):
         pid = int((await written(command, "left")).split(maxsplit=1)[0])
         await ended(command)
-        async with asyncio.timeout(10):
-            while lives(pid):
-                await asyncio.sleep(0.01)
+        await gone(pid)
         assert command.failure == "Its start command ended with exit code 0."
 
 
