@@ -122,6 +122,17 @@ class Offline:
         (ids,) = await ask(self.store, ("ZRANGE", self.keys.open, 0, -1))
         return [id.decode() for id in ids]
 
+    async def idle_ids(self) -> list[str]:
+        """Those of them that nobody runs at the moment."""
+        ids = await self.open_ids()
+        if not ids:
+            return []
+        (seconds, micros_more), *found = await ask(
+            self.store, ("TIME",), *(("HMGET", self.keys.batch(id), "status", "until") for id in ids)
+        )
+        now_us = int(seconds) * 1_000_000 + int(micros_more)
+        return [id for id, (status, until) in zip(ids, found, strict=True) if status and int(until or 0) <= now_us]
+
     async def cancel(self, batch: OfflineBatch) -> OfflineBatch:
         """The batch as it stands once it was asked to end: ``cancelling``, unless it had come to its end before."""
         found: OfflineBatch | None = batch

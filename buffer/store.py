@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import redis.asyncio as aioredis
@@ -16,7 +16,7 @@ from buffer.link import Link
 from buffer.sentinel import MasterConnection, Sentinels
 from buffer.wires import Wires
 
-__all__ = ["EmbeddedStore", "Store", "StoreUnavailable", "open_store"]
+__all__ = ["EmbeddedStore", "Store", "StoreUnavailable", "open_store", "sentinel_place"]
 
 CONNECT_TIMEOUT_S = 3.0
 
@@ -76,15 +76,31 @@ def _link(client: Any, name: str, **more: Any) -> Link:
     return Link(client, Wires(client), name, **more)
 
 
-def _sentinel(url: str, prefix: str) -> Store:
+class SentinelPlace(NamedTuple):
+    """Where a master is that Sentinels watch over."""
+
+    hosts: list[tuple[str, int]]
+    """Of the Sentinels."""
+    service: str
+    db: int
+    login: dict[str, str | None]
+    """For the Sentinels and for the master."""
+
+
+def sentinel_place(url: str) -> SentinelPlace:
+    """What a ``redis+sentinel://`` URL says. Raises ``ValueError``."""
     hosts, user, password, path = _parts(url, default_port=26379)
     service, _, db = path.partition("/")
     if not service or not (db or "0").isdigit():
         raise ValueError("A Sentinel URL reads redis+sentinel://host:port,host:port/service/db.")
-    login = {"username": user, "password": password}
+    return SentinelPlace(hosts, service, int(db or 0), {"username": user, "password": password})
+
+
+def _sentinel(url: str, prefix: str) -> Store:
+    hosts, service, db, login = sentinel_place(url)
     sentinels = Sentinels(hosts, service, {**_options(), **login})
 
-    client = _client(connection_class=MasterConnection, sentinels=sentinels, db=int(db or 0), **login)
+    client = _client(connection_class=MasterConnection, sentinels=sentinels, db=db, **login)
     link = _link(client, f"Sentinel's {service}", moved=sentinels.moved, close=sentinels.aclose)
     return Store(link, prefix=prefix)
 

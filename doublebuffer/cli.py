@@ -25,6 +25,7 @@ _COMMANDS = {
     "up": "gateway and worker in one process; finds local engines, and needs no Redis",
     "gateway": "the HTTP ingress alone; needs REDIS_URL",
     "worker": "one worker alone; needs REDIS_URL. Start as many as you like",
+    "batch-worker": "runs offline batches, in processes of their own; needs REDIS_URL, and no Cluster",
     "doctor": "checks Redis, back ends, models and settings; exits with 0, or with 1 and what to do",
 }
 
@@ -106,6 +107,10 @@ def _run(parsed: argparse.Namespace, arguments: list[str]) -> int:
         from doublebuffer.draining import run_worker
 
         return _in_loop(run_worker(settings))
+    if parsed.command == "batch-worker":
+        from doublebuffer.batch_worker import run_batch_worker
+
+        return run_batch_worker(settings)
     if parsed.command == "gateway":
         from doublebuffer.ingress import run_gateway, run_gateway_process
 

@@ -232,7 +232,7 @@ class Calls:
             case "cancel":
                 self._pool.telemetry.attempt_ended(self._desk.engine.name, "cancelled")
                 await self._endings.one(hand, CANCELLED)
-            case "drain":
+            case "drain" | "yield":
                 await self._endings.hand_back(hand)
             case _:
                 self._endings.put_away(hand)

@@ -1,0 +1,67 @@
+"""What of a gateway the lines of offline batches need, in a process that serves no HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from buffer.model_records import Families
+from buffer.settings import Settings
+from buffer.store import Store
+from buffer.telemetry import Telemetry
+from gateway.catalog import Catalog
+from gateway.delivery import Timing
+from gateway.embedding import Embeddings
+from gateway.intake import Intake
+from gateway.pools import Pool, open_embedding_pools, open_pools
+from gateway.relay import Relay
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """See ``Parts``."""
+
+    settings: Settings
+    store: Store
+    telemetry: Telemetry
+    pools: Mapping[str, Pool]
+    embedding_pools: Mapping[str, Pool]
+    catalog: Catalog
+    intake: Intake
+    relay: Relay
+    embeddings: Embeddings
+
+
+@asynccontextmanager
+async def apart(settings: Settings, store: Store, telemetry: Telemetry, pools: list[str]) -> AsyncIterator[Apart]:
+    """Reads answers from the store as long as it is entered. ``pools``: names of those of back ends."""
+    timing = Timing()
+    chats, embeddings = open_pools(store, pools, settings), open_embedding_pools(store, pools, settings)
+    intake = Intake(settings, telemetry)
+    catalog = Catalog(store, chats, cold_s=timing.cold_s, families=Families(settings.models))
+    parts = Apart(
+        settings=settings,
+        store=store,
+        telemetry=telemetry,
+        pools=chats,
+        embedding_pools=embeddings,
+        catalog=catalog,
+        intake=intake,
+        relay=Relay(settings, catalog, intake, telemetry, timing),
+        embeddings=Embeddings(settings, catalog, telemetry),
+    )
+    inboxes = [pool.inbox for pool in (*chats.values(), *embeddings.values())]
+    async with asyncio.TaskGroup() as group:
+        running = [group.create_task(inbox.run()) for inbox in inboxes]
+        running += [
+            group.create_task(parts.embeddings.tidy()),
+            group.create_task(telemetry.recent.run(store)),
+        ]
+        try:
+            yield parts
+        finally:
+            await asyncio.gather(*(inbox.close() for inbox in inboxes))
+            for task in running:
+                task.cancel()
