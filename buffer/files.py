@@ -9,7 +9,7 @@ the setting ``files`` names a folder, else in Redis, as far as there is room.
     line = await files.at(record, offset, length)                      # a part of it; raises FileLost
     page, more = await files.page(owner, after=id, limit=20)           # newest first
     await files.delete(record)                                         # "gone", "unknown", "read" by an open batch
-    await files.sweep()                                                # at start and hourly
+    await files.keep_swept()                                          # what has expired goes from disk, until cancelled
 
 All methods raise ``StoreUnavailable``, and ``NoRoom`` where the disk fails. A reader's ``FileLost`` means that a record
 is there whose content is not.
@@ -18,6 +18,7 @@ is there whose content is not.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import time
 from collections.abc import AsyncIterator, Callable
@@ -27,7 +28,7 @@ from typing import Literal
 
 import msgspec
 
-from buffer.access import Store
+from buffer.access import Store, StoreUnavailable
 from buffer.file_folder import Folder, read_at
 from buffer.file_record import CHUNK, FILE_BYTES, MOST_FILES, About, DiskError, FileLost, FileRecord, NoRoom
 from buffer.file_writers import even, on_disk, writer_of
@@ -38,6 +39,9 @@ __all__ = ["CHUNK", "FILE_BYTES", "About", "Deleted", "FileLost", "FileRecord", 
 
 Deleted = Literal["gone", "unknown", "read"]
 
+log = logging.getLogger("doublebuffer.buffer")
+
+SWEEP_S = 3600.0
 _ID = re.compile(r"file-[0-9a-f]{32}")
 _RECORD = msgspec.json.Decoder(FileRecord)
 
@@ -184,11 +188,23 @@ class Files:
         """
         if self.folder is None:
             return 0
-        await asyncio.to_thread(self.folder.sweep_drafts)
-        ids = await asyncio.to_thread(self.folder.overdue)
-        if not ids:
-            return 0
-        known = await ask(self.store, *(("EXISTS", self.keys.file(id)) for id in ids))
-        return await asyncio.to_thread(
-            self.folder.drop, [id for id, there in zip(ids, known, strict=True) if not there]
-        )
+        try:
+            await on_disk(self.folder.prepare)
+            await on_disk(self.folder.sweep_drafts)
+            ids = await on_disk(self.folder.overdue)
+            known = await ask(self.store, *(("EXISTS", self.keys.file(id)) for id in ids)) if ids else []
+            return await on_disk(self.folder.drop, [id for id, there in zip(ids, known, strict=True) if not there])
+        except DiskError as error:
+            raise NoRoom(str(error), 507) from error
+
+    async def keep_swept(self) -> None:
+        """Sweeps, now and then hourly, until cancelled."""
+        while True:
+            try:
+                if gone := await self.sweep():
+                    log.info("%d files that had expired were removed", gone)
+            except NoRoom as error:
+                log.warning("%s", error)
+            except StoreUnavailable:
+                pass
+            await asyncio.sleep(SWEEP_S)

@@ -10,8 +10,10 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 
+from buffer.files import Files
 from buffer.listening import Listening
 from buffer.model_records import Families
+from buffer.offline import Offline
 from buffer.settings import Settings
 from buffer.store import Store, StoreUnavailable
 from buffer.telemetry import Api, Telemetry
@@ -37,6 +39,7 @@ from gateway.routes.errors import install_errors
 from gateway.routes.health import health_routes
 from gateway.routes.management import management_routes
 from gateway.routes.models import model_routes
+from gateway.routes.offline import batch_routes, file_routes
 from gateway.routes.requests import request_routes
 from gateway.services import Services
 from gateway.traced import Traced
@@ -71,6 +74,7 @@ def create_app(
         cold_s=timing.cold_s,
         families=Families(settings.models),
     )
+    files = Files(store, settings.files)
     listening = Listening()
     relay = Relay(settings, catalog, intake, telemetry, timing)
     services = Services(
@@ -86,6 +90,8 @@ def create_app(
         joining=Joining(store, pools, listening, relay),
         embeddings=Embeddings(settings, catalog, telemetry),
         management=Management(settings, catalog, pools),
+        files=files,
+        offline=Offline(store, files),
         ended=asyncio.Event(),
     )
 
@@ -102,6 +108,7 @@ def create_app(
                 running.append(group.create_task(intake.noting.run(pool.lanes for pool in pools.values())))
                 running += [
                     group.create_task(services.management.run()),
+                    group.create_task(files.keep_swept()),
                     group.create_task(telemetry.recent.run(store)),
                 ]
                 yield
@@ -144,6 +151,8 @@ def create_app(
     app.include_router(count_routes(services))
     app.include_router(model_routes(services))
     app.include_router(request_routes(services, heartbeat_s=timing.heartbeat_s))
+    app.include_router(file_routes(services))
+    app.include_router(batch_routes(services, _begun, None))
     app.include_router(account_routes())
     app.include_router(management_routes(services, heartbeat_s=timing.heartbeat_s))
     app.include_router(health_routes(services))
@@ -157,6 +166,10 @@ def create_app(
         telemetry=telemetry,
         end_answers=end_answers,
     )
+
+
+async def _begun(_: str) -> None:
+    """Whoever runs offline batches looks for new ones by himself."""
 
 
 async def _create_inbox(pool: Pool) -> None:

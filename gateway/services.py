@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from buffer.files import Files
 from buffer.listening import Listening
+from buffer.offline import Offline
 from buffer.settings import Settings
 from buffer.store import Store
 from buffer.telemetry import Telemetry
@@ -34,5 +36,7 @@ class Services:
     joining: Joining
     embeddings: Embeddings
     management: Management
+    files: Files
+    offline: Offline
     ended: asyncio.Event
     """Nobody reads answers any more: the application stops, or has lost the tasks that it lives by."""
