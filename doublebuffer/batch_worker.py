@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("doublebuffer.offline")
 SWEEP_S = 1.0
 """How often it is looked for batches that nobody runs,"""
-PATIENCE_S = 15.0
+PATIENCE_S = 5.0
 """and how long a work-horse may take until it has one that it was asked for."""
 SWEEP_FILES_S = 3600.0
 AGAIN_S = 1.0
