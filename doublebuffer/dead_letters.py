@@ -11,7 +11,7 @@ from typing import Any
 
 from buffer.letters import Letter, Letters, letter_pools
 from buffer.store import Store
-from doublebuffer.top_frame import plain
+from doublebuffer.top_paper import plain
 
 DONE, NOT_DONE = 0, 1
 EVERY = "ALL"

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from doublebuffer.top_frame import plain
+from doublebuffer.top_paper import plain
 
 Level = Literal["fine", "note", "wrong"]
 _MARKS = {"fine": "✓", "note": "•", "wrong": "✗"}

@@ -7,7 +7,7 @@ import logging
 from datetime import UTC, datetime
 
 from buffer.settings import Settings
-from doublebuffer.top_frame import plain
+from doublebuffer.top_paper import plain
 
 _CHATTY = ("httpx", "httpcore", "asyncio", "uvicorn")
 

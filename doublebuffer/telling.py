@@ -13,7 +13,7 @@ from doublebuffer import VERSION
 from doublebuffer.discovery import PLACES
 from doublebuffer.private import MARK
 from doublebuffer.starting import Seen
-from doublebuffer.top_frame import plain
+from doublebuffer.top_paper import plain
 from gateway.models import merge
 
 _SHOWN_MODELS = 8

@@ -19,7 +19,8 @@ from buffer.setting_sources import SettingsError
 from buffer.settings import Settings
 from doublebuffer import VERSION
 from doublebuffer.flags import add_setting_flags
-from doublebuffer.top_frame import Paper, frame
+from doublebuffer.top_frame import frame
+from doublebuffer.top_paper import Paper
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction

@@ -11,15 +11,16 @@ import signal
 import struct
 import sys
 import termios
-import unicodedata
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from buffer.glance import away, figures, glance
+from buffer.glance import away, figures, for_admins, glance
+from buffer.overview import LaneView, LetterView
 from buffer.setting_values import ApiKey
-from doublebuffer.top_frame import Paper, fit, frame, plain
+from doublebuffer.top_frame import frame
+from doublebuffer.top_paper import Paper, columns, fit, plain, wrap
 from tests.dashboard.test_glance import engine, seen
 from tests.gateway.rig import rig
 from tests.rig.processes import clean_environment, run_to_end
@@ -31,10 +32,6 @@ INK = re.compile(r"\x1b\[[\d;]*m")
 
 def shown(overview: Any, width: int = 100, height: int = 0, *, colours: bool = False) -> list[str]:
     return frame({"version": "1.2.3"} | glance(overview, NOTHING), Paper(width, height, colours), note="12:00:00")
-
-
-def columns(line: str) -> int:
-    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in line)
 
 
 def test_a_frame_tells_what_the_page_tells() -> None:
@@ -58,6 +55,43 @@ def test_no_line_is_longer_than_the_terminal(width: int) -> None:
     assert columns(wide) <= max(width, 80), wide
 
 
+def test_at_80_by_24_no_name_that_one_has_to_ask_for_is_cut() -> None:
+    long = "hf.co/unsloth/Qwen3-30B-A3B-Instruct-2507-GGUF:Q4_K_M"
+    many = ["qwen3:14b", "llama3.1:8b", "nomic-embed-text", "mistral:7b"]
+    why = "Back end 'old' at http://10.1.2.3:8000 cannot be reached: the connection was refused after three seconds."
+    engines = [
+        engine("simulated", kind="openai", models=["simulated-qwen3:14b"]),
+        engine("a-name-of-20-letters", models=[long]),
+        engine("ollama", models=many, kv_tokens=0),
+        engine("old", state="down", error=why),
+    ]
+    lanes = [LaneView(name=name) for name in ("thinking", "fast", "normal", "slow", "background")]
+    lines = shown(seen(engines, lanes=lanes), 80, 24)
+    text = "\n".join(lines)
+    assert len(lines) <= 24
+    assert all(columns(line) <= 80 for line in lines)
+    assert re.search(r"^simulated +up +0/8 +0/1\.0k +0  simulated-qwen3:14b$", text, re.MULTILINE)
+    assert f"\n  {long}\n" in text
+    assert re.search(r"^ollama .*  qwen3:14b \+3$", text, re.MULTILINE)
+    assert why in re.sub("\n +", " ", text)
+    assert lines[-1].startswith("DEAD LETTERS")
+
+
+def test_what_waits_is_shown_before_lanes_without_anybody() -> None:
+    lanes = [LaneView(name=name, waiting=int(name == "slow")) for name in ("thinking", "fast", "normal", "slow")]
+    text = "\n".join(shown(seen([engine(f"e{i}") for i in range(8)], lanes=lanes), 80, 24))
+    assert re.search("^slow +1 ", text, re.MULTILINE)
+    assert "thinking" not in text
+    assert "e7" in text
+
+
+def test_a_dead_letter_s_reason_is_told_whole() -> None:
+    reason = "Three workers died over it, one after the other, and nobody knows why that was so."
+    letter = LetterView(ref="ab" * 6, at=900.0, lane="fast", model="m", reason=reason)
+    overview = {"version": "1"} | glance(seen([engine()]), NOTHING) | for_admins(seen([engine()], letters=[letter]))
+    assert reason in re.sub("\n +", " ", "\n".join(frame(overview, Paper(80, 24, False))))
+
+
 def test_of_more_engines_than_there_are_lines_the_troubled_are_shown() -> None:
     engines = [engine(f"e{i:02}", state="up" if i != 17 else "down") for i in range(40)]
     lines = shown(seen(engines), 100, 24)
@@ -74,6 +108,14 @@ def test_nothing_that_a_terminal_would_obey_comes_through() -> None:
     assert "\r" not in text
     coloured = "\n".join(shown(seen([engine()]), colours=True))
     assert "\x1b" not in INK.sub("", coloured)
+
+
+def test_broken_between_words() -> None:
+    assert wrap("one two three", 7, 3) == ["one two", "three"]
+    assert wrap("one two three four", 7, 2) == ["one two", "three…"]
+    assert wrap("abcdefghij k", 4, 9) == ["abcd", "efgh", "ij k"]
+    assert wrap("模型名模型名", 4, 9) == ["模型", "名模", "型名"]
+    assert wrap("", 4, 2) == [""]
 
 
 def test_cut_to_columns() -> None:
@@ -119,9 +161,9 @@ async def test_from_redis_in_a_terminal(redis_server: RedisServer, tmp_path: Pat
             assert told.startswith("\x1b[?1049h")
             _resize(theirs, 30, 130)
             child.send_signal(signal.SIGWINCH)
-            wide = await _until(ours, "MODELS")
-            assert "MODELS" not in told
-            assert "KIND" in wide
+            # What is between the first line's two ends.
+            assert " " * 90 not in told
+            await _until(ours, " " * 90)
             os.write(ours, word)
             if word == b"\x03":
                 child.send_signal(signal.SIGINT)
