@@ -42,9 +42,9 @@ async def test_a_thousand_chats_without_a_redis() -> None:
             engine = await stack.enter_async_context(run_command("simulate", *flags))
             await engine.is_healthy()
             backends.append(backend(profile, kind, engine.url))
-        up = await stack.enter_async_context(
-            run_command("up", "--port", "0", environment={"DOUBLEBUFFER_BACKENDS": json.dumps(backends)})
-        )
+        # A crowd before one slow engine: some would be told to come back, on a machine that has other work as well.
+        environment = {"DOUBLEBUFFER_BACKENDS": json.dumps(backends), "DOUBLEBUFFER_REFUSE_WAIT_SECONDS": "1000"}
+        up = await stack.enter_async_context(run_command("up", "--port", "0", environment=environment))
         await up.is_healthy("/health/ready")
         what = asks(1000, models, seed=2)
         answers = await crowd(up.url, what, timeout_s=120)
