@@ -11,14 +11,16 @@ from buffer.setting_sources import CONFIG_VARIABLE, load_settings, variable_of
 from buffer.settings import Settings
 from buffer.telemetry import BackendGauges, Gauges, Telemetry
 from tests.deploy.files import DEPLOY, alert_rules, dashboard_panels, deployment_files
+from worker.gpu import FIGURES
 
 SETTINGS = {variable_of(name) for name in Settings.model_fields} | {CONFIG_VARIABLE}
 
 
 def metric_names() -> set[str]:
-    """Of every sample that a gateway with a back end could show; histograms by their three, counters by their one."""
+    """Of every sample that a gateway with a back end or a worker beside a GPU could show; histograms by their three,
+    counters by their one."""
     gauges = Gauges({"fast": 1}, {"fast": 1.0}, {"big": BackendGauges(1, 1, True, False)}, 1)
-    names: set[str] = set()
+    names = {f"doublebuffer_gpu_{name}" for name in FIGURES}
     for family in text_string_to_metric_families(Telemetry().exposition(gauges).decode()):
         suffixes = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}.get(family.type, ("",))
         names.update(family.name + suffix for suffix in suffixes)

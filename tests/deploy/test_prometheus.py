@@ -83,7 +83,10 @@ async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene
         backends = json.dumps([{"name": "simulated", "kind": "vllm", "url": engine.url}])
         gateway = await stack.enter_async_context(run_command("gateway", "--port", "0", *flags))
         ports = ("--metrics-port", str(free_port()))
-        worker = await stack.enter_async_context(run_command("worker", *flags, *ports, "--backends", backends))
+        cards = {"PYTHONPATH": str(Path(__file__).with_name("nvml"))}
+        worker = await stack.enter_async_context(
+            run_command("worker", *flags, *ports, "--backends", backends, environment=cards)
+        )
         await gateway.is_healthy("/health/ready")
         await worker.has_said(r"^  metrics ")
         targets = {"doublebuffer-gateway": gateway.url, "doublebuffer-worker": worker.url}
