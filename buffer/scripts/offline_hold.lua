@@ -11,9 +11,9 @@ if mine > 0 then
   if mine ~= fence or holder ~= me then
     return 0
   end
-elseif till > now then
+elseif holder ~= me and till > now then
   return 0
-else
+elseif holder ~= me then
   fence = math.max(fence, now) + 1
   call('HSET', key, 'holder', me, 'fence', int(fence))
 end
