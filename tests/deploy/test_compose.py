@@ -19,7 +19,7 @@ from tests.deploy.files import COMPOSE, DEPLOY, ENVIRONMENT, ROOT, read_yaml
 PROGRAM = Path(sys.executable).parent / "docker-compose"
 CARDS = DEPLOY / "compose" / "gpu.yml"
 VARIABLE = re.compile(r"\$\{([A-Z_]+):-([^}]*)\}")
-OURS = {"gateway", "worker", "simulated"}
+OURS = {"gateway", "worker", "batch-worker", "simulated"}
 ENGINES = {"ollama", "vllm", "llamacpp", "simulated"}
 
 
@@ -62,7 +62,7 @@ def example() -> dict[str, str]:
     ],
 )
 def test_a_profile_adds_what_it_is_named_for(profile: str, more: set[str]) -> None:
-    always = {"redis", "gateway", "worker", "open-webui"}
+    always = {"redis", "gateway", "worker", "batch-worker", "open-webui"}
     assert set(json.loads(compose())["services"]) == always
     assert set(json.loads(compose("--profile", profile))["services"]) == always | more
 
@@ -91,6 +91,7 @@ def test_the_example_names_what_the_file_asks_for_with_the_defaults_it_has() -> 
 def test_files_that_it_mounts_are_there() -> None:
     for service in services().values():
         for volume in service.get("volumes", []):
+            assert volume["type"] in {"bind", "volume"}
             if volume["type"] == "bind":
                 assert Path(volume["source"]).exists()
                 assert volume["read_only"] is True
@@ -98,9 +99,23 @@ def test_files_that_it_mounts_are_there() -> None:
             assert (Path(service["build"]["context"]) / service["build"]["dockerfile"]).is_file()
 
 
+def test_gateways_and_batch_workers_have_one_folder_that_the_image_makes_theirs() -> None:
+    dockerfile = (DEPLOY / "docker" / "Dockerfile").read_text()
+    for name, service in services().items():
+        folder = (service.get("environment") or {}).get("DOUBLEBUFFER_FILES")
+        mounted = {volume["target"]: volume["source"] for volume in service.get("volumes", ())}
+        assert (folder is not None) == (name in {"gateway", "batch-worker"}), name
+        if folder is not None:
+            assert mounted[folder] == "files"
+            # A volume that is new takes over whose the folder in the image is.
+            assert re.search(rf"install --directory --owner 10001 --group 10001 --mode 700 {folder}$", dockerfile, re.M)
+
+
 def test_every_service_is_looked_after() -> None:
     for name, service in services().items():
         assert "healthcheck" in service or name in OURS, f"{name}: our image has one, others have not"
+        # It listens nowhere, and so nobody can ask it.
+        assert service.get("healthcheck", {}).get("disable", False) is (name == "batch-worker")
         assert service["restart"] == "unless-stopped", name
         assert "container_name" not in service, f"{name} could not be scaled"
         assert re.search(r":v?\d+\.\d+|:server-b\d+$", service["image"]), f"{name} has no exact version"
@@ -115,9 +130,10 @@ def test_only_what_people_use_is_open_and_to_this_machine_alone() -> None:
 def test_redis_and_the_engines_are_reached_by_nobody_else() -> None:
     networks = everything()["networks"]
     inside = {net: {name for name, service in services().items() if net in service["networks"]} for net in networks}
-    assert inside["store"] == {"redis", "gateway", "worker"}
+    assert inside["store"] == {"redis", "gateway", "worker", "batch-worker"}
     assert networks["store"]["internal"] is True
     assert inside["engines"] == ENGINES | {"worker"}
+    assert set(services()["batch-worker"]["networks"]) == {"store"}
     assert inside["clients"] == {"gateway", "open-webui"}
 
 

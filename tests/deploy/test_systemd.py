@@ -46,9 +46,16 @@ def test_little_of_the_machine_is_open_to_them(unit: Path) -> None:
     assert float(exposure[1]) <= MOST_EXPOSED
 
 
-def test_both_are_locked_up_alike() -> None:
-    gateway, worker = (unit.read_text().partition("NoNewPrivileges")[2] for unit in UNITS)
-    assert gateway == worker
+def test_all_are_locked_up_alike() -> None:
+    assert len(UNITS) == 3
+    assert len({unit.read_text().partition("NoNewPrivileges")[2] for unit in UNITS}) == 1
+
+
+def test_gateway_and_batch_worker_have_one_folder_that_nobody_else_can_read() -> None:
+    for unit in UNITS:
+        text = unit.read_text()
+        told = "Environment=DOUBLEBUFFER_FILES=/var/lib/doublebuffer\n" in text
+        assert told == ("StateDirectory=doublebuffer\nStateDirectoryMode=0700\n" in text) == ("@" not in unit.name)
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
