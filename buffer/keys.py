@@ -52,6 +52,16 @@ def claimed(prefix: str, digest: str) -> str:
     return f"{prefix}:claimed:{{{digest}}}"
 
 
+def answers(prefix: str) -> str:
+    """What the names of kept answers begin with. Of no pool; all in one Cluster slot, and all with a lifetime.
+
+    Behind it: ``answer:<digest>``, an answer; ``flight:<digest>``, hash, the job that makes one and who waits for it;
+    ``answers``, sorted set, digest → end of its life, µs; ``about``, hash, digest → its bytes and its model; ``held``,
+    bytes of all; ``purged``, hash, model → instant of the last purge, µs.
+    """
+    return f"{prefix}:{{answers}}:"
+
+
 def counted(prefix: str, slot: int) -> str:
     """Hash: what was counted → how often, in five seconds, by all processes. Of no pool; all of them in one Cluster
     slot.

@@ -48,6 +48,8 @@ class ModelRecord(Struct, omit_defaults=True, kw_only=True, forbid_unknown_field
     list_aliases: bool = False
     """Lists show those names too."""
     sampling: dict[Mode, Profile] | None = None
+    cache: bool | None = None
+    """Its answers are kept for whoever asks the same, or not. None: as the setting of that name says."""
 
     def applied(self, found: Family) -> Family:
         """The family that the name gave away, with what the record says."""

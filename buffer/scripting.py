@@ -47,11 +47,13 @@ def by_sha() -> dict[str, Script]:
 
 SCRIPTS = (
     "append",
+    "ask",
     "cancel",
     "claim",
     "create",
     "depths",
     "hold",
+    "keep",
     "leave",
     "offline_create",
     "offline_drop",
@@ -65,6 +67,7 @@ SCRIPTS = (
     "prefilled",
     "press",
     "pull",
+    "purge",
     "quota",
     "reap",
     "recall",

@@ -1,7 +1,7 @@
 """Every setting: its name, default, bounds and meaning. Where the values come from is ``setting_sources``' business.
 
 ``Settings(...)`` takes its arguments and nothing else, so that a test means what it says; ``load_settings`` also reads
-the environment and ``doublebuffer.toml``. A setting whose feature this version lacks is refused, never ignored.
+the environment and ``doublebuffer.toml``.
 """
 
 from __future__ import annotations
@@ -30,14 +30,7 @@ Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Count = Annotated[int, Field(ge=1)]
 Port = Annotated[int, Field(ge=0, le=65_535)]
 
-NOT_YET: dict[str, tuple[tuple[object, ...], str]] = {
-    "cache": ((False,), "this version has no answer cache, so it can only be off"),
-    "cache_ttl_seconds": ((300.0,), "this version has no answer cache, so a lifetime for it would do nothing"),
-    "single_flight": ((False, None), "this version joins no requests, so it can only be off"),
-}
-"""Setting → the values that it can have as long as this version lacks what it is for, and why."""
-
-_SWITCHES = frozenset({"resume", "cache", "single_flight", "allow_image_urls", "soft_switches"})
+_SWITCHES = frozenset({"resume", "cache", "cache_per_user", "single_flight", "allow_image_urls", "soft_switches"})
 
 
 class Settings(BaseSettings):
@@ -116,11 +109,21 @@ class Settings(BaseSettings):
         description="Continue a broken answer on another attempt where the back end can (vLLM, Ollama, llama.cpp). "
         "Off: one that breaks after its first word ends with an error.",
     )
-    cache: bool = Field(default=False, description="Answer cache. Not in this version: only `off`.")
-    cache_ttl_seconds: Seconds = Field(default=300.0, description="Lifetime of a cached answer. Not in this version.")
+    cache: bool = Field(
+        default=False,
+        description="Keep answers for whoever asks the same again: those without thinking or tools that would come out "
+        "the same once more (temperature 0, or a seed).",
+    )
+    cache_ttl_seconds: Seconds = Field(default=300.0, description="Lifetime of a kept answer.")
+    cache_max_bytes: Count = Field(
+        default=67_108_864,
+        description="Bytes in Redis that kept answers may take together, whatever else is there; the oldest go first.",
+    )
+    cache_per_user: bool = Field(default=False, description="No user gets an answer that another asked for.")
     single_flight: bool | None = Field(
         default=None,
-        description="Join identical requests under way. Not in this version: only `off`. Unset: as `cache`.",
+        description="Requests that ask the same at the same time, as the cache has it, become one job. Unset: as "
+        "`cache`.",
     )
     api_keys: Annotated[list[ApiKey], PlainValidator(parse_api_keys)] = Field(
         default_factory=list,
@@ -206,15 +209,6 @@ class Settings(BaseSettings):
             raise ValueError("true and false are no values for it")
         if isinstance(value, str) and info.field_name in {"window_policy", "max_in_flight", "log_level", "log_format"}:
             return value.strip().lower()
-        return value
-
-    @field_validator(*NOT_YET)
-    @classmethod
-    def _not_yet(cls, value: object, info: ValidationInfo) -> object:
-        """What would change nothing must not look as if it did."""
-        harmless, why = NOT_YET[info.field_name or ""]
-        if value not in harmless:
-            raise ValueError(why)
         return value
 
     @model_validator(mode="after")

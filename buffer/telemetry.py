@@ -134,6 +134,11 @@ class Telemetry:
         self.requests.labels(api, lane, outcome).inc()
         self.recent.add(f"ended:{outcome}")
 
+    def cached(self, result: CacheResult) -> None:
+        """Counts a request by what the answer cache had for it."""
+        self.cache[result].inc()
+        self.recent.add(f"cache:{result}")
+
     def attempt_ended(self, backend: str, result: AttemptResult) -> None:
         """Counts one try at a back end, by its configured name."""
         self.attempts.labels(backend, result).inc()

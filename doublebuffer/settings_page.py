@@ -81,6 +81,7 @@ name fits decides; what it leaves out stays as the model's name tells. Gateway a
 name = "qwen3*"                   # in any spelling; * is any text; "Qwen/qwen3*" looks at the organisation too
 think = "off"                     # for chats that ask nothing themselves: on, off, low, medium, high, max
 list_aliases = true               # model lists show the names below too
+cache = false                     # its answers are kept, or not, whatever DOUBLEBUFFER_CACHE says
 
 [models.aliases]                  # "qwen3:14b-nothink" is "qwen3:14b", asked not to think
 "-nothink" = "off"

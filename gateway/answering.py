@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from buffer.follower import Follower
 from buffer.job import Chat, End, Usage
 from gateway.delivery import Source
+from gateway.intake import Order
 
 
 class Outlives(Protocol):
@@ -24,6 +25,13 @@ class Outlives(Protocol):
 
     async def ended(self, end: End) -> None:
         """They have ended, with or without their client."""
+
+
+class Hears(Protocol):
+    """Whoever wants to hear what becomes of jobs."""
+
+    def hear(self, order: Order, follower: Follower) -> Source:
+        """What is to be read in place of the follower: it gives the same events, and the same end."""
 
 
 class Detached:
@@ -44,7 +52,7 @@ class Outliving:
     def __init__(self) -> None:
         self._group: asyncio.TaskGroup | None = None
 
-    def go_on(self, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+    def go_on(self, work: Callable[[], Coroutine[Any, Any, object]]) -> bool:
         """Does ``work`` beside everything else. False: the application has ended."""
         if self._group is None:
             return False
@@ -89,22 +97,24 @@ class Answering:
     """Sets what is to happen while the client waits, in tasks of this group."""
 
 
-async def outlived(followers: Sequence[Follower], on_first: Callable[[], None]) -> tuple[End, list[Usage | None]]:
+async def outlived(
+    followers: Sequence[Follower], sources: Sequence[Source], on_first: Callable[[], None]
+) -> tuple[End, list[Usage | None]]:
     """Follows jobs to their end for a client that has left; gives the end, and what each has used.
 
     So the gateway goes on looking after them: a worker's death, a store that lost them, a wait that got too long.
     """
     async with asyncio.TaskGroup() as group:
-        reads = [group.create_task(_outlived(follower, on_first)) for follower in followers]
+        both = zip(followers, sources, strict=True)
+        reads = [group.create_task(_outlived(source, on_first, begun=follower.given > 0)) for follower, source in both]
     ends = [read.result() for read in reads]
     end = next((end for end, _ in ends if end.kind != "done"), ends[0][0])
     return end, [usage for _, usage in ends]
 
 
-async def _outlived(follower: Follower, on_first: Callable[[], None]) -> tuple[End, Usage | None]:
+async def _outlived(source: Source, on_first: Callable[[], None], *, begun: bool) -> tuple[End, Usage | None]:
     usage: Usage | None = None
-    begun = follower.given > 0
-    while not isinstance(item := await follower.next(), End):
+    while not isinstance(item := await source.next(), End):
         if not begun:
             begun = True
             on_first()

@@ -10,6 +10,7 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 
+from buffer.cache import Shelf
 from buffer.files import Files
 from buffer.listening import Listening
 from buffer.model_records import Families
@@ -17,11 +18,13 @@ from buffer.offline import Offline
 from buffer.settings import Settings
 from buffer.store import Store, StoreUnavailable
 from buffer.telemetry import Api, Telemetry
+from gateway.answers import Answers
 from gateway.call import AsgiApp
 from gateway.catalog import Catalog
 from gateway.delivery import Timing
 from gateway.door import Door
 from gateway.embedding import Embeddings
+from gateway.flights import Flights
 from gateway.forms import COMPLETIONS, GENERATE, OLLAMA, OPENAI, RESPONSES
 from gateway.intake import Intake
 from gateway.joining import Joining
@@ -42,6 +45,7 @@ from gateway.routes.models import model_routes
 from gateway.routes.offline import batch_routes, file_routes
 from gateway.routes.requests import request_routes
 from gateway.services import Services
+from gateway.sharing import Sharing
 from gateway.traced import Traced
 
 _log = logging.getLogger("doublebuffer.gateway")
@@ -77,6 +81,11 @@ def create_app(
     files = Files(store, settings.files)
     listening = Listening()
     relay = Relay(settings, catalog, intake, telemetry, timing)
+    sharing = Sharing(store, listening)
+    answers: Answers | None = None
+    if Answers.wanted(settings):
+        shelf = Shelf(store, settings.cache_ttl_seconds, settings.cache_max_bytes)
+        answers = Answers(settings, Flights(shelf, pools, sharing, relay), telemetry)
     services = Services(
         settings=settings,
         store=store,
@@ -87,7 +96,8 @@ def create_app(
         intake=intake,
         relay=relay,
         listening=listening,
-        joining=Joining(store, pools, listening, relay),
+        joining=Joining(store, pools, sharing, relay),
+        answers=answers,
         embeddings=Embeddings(settings, catalog, telemetry),
         management=Management(settings, catalog, pools),
         files=files,

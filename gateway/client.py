@@ -21,6 +21,8 @@ class Client:
     """``time.perf_counter()`` when the request came."""
     created: float
     """The same instant in seconds since 1970."""
+    cache: bytes = b""
+    """What the answer cache had for it; empty: it was not asked."""
 
     @property
     def is_open_webui(self) -> bool:

@@ -67,9 +67,11 @@ class Intake:
         self.noting = Noting()
         """Has to run beside."""
 
-    def order(self, chat: Chat, model: Model, pool: Pool, call: Call, *, told: bytes = b"", det: bool = False) -> Order:
+    def order(
+        self, chat: Chat, model: Model, pool: Pool, call: Call, *, told: bytes = b"", det: bool = False, id: str = ""
+    ) -> Order:
         """The order that ``chat`` amounts to, sent by ``call`` for ``model``, whose back ends are in ``pool``.
-        ``told``, ``det``: see ``NewJob``.
+        ``told``, ``det``: see ``NewJob``. ``id``: of its job, where that has been chosen.
 
         Changes nothing here but counts, so that a thread may do it.
         """
@@ -88,7 +90,7 @@ class Intake:
         long = is_long(new_tokens, self._limits)
         max_wait_s = self._settings.max_wait_seconds
         job = NewJob(
-            id=secrets.token_hex(16),
+            id=id or secrets.token_hex(16),
             model=model.queue,
             name=model.name,
             lane=lane,

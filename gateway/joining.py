@@ -8,18 +8,16 @@ import re
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
 
 from buffer.failures import STOPPING
 from buffer.job import End, Failure
-from buffer.keys import CLAIMED_S, DONE_JOB_S, claimed
-from buffer.listening import Listener, Listening
+from buffer.keys import CLAIMED_S, claimed
+from buffer.listening import Listener
 from buffer.standing import Standing, read_standing
 from buffer.store import Store, StoreUnavailable
 from buffer.telemetry import Outcome
-from gateway.answering import Answering
+from gateway.answering import Answering, Hears
 from gateway.call import Call
 from gateway.catalog import STORE_AWAY
 from gateway.client import Client
@@ -27,17 +25,12 @@ from gateway.intake import Order
 from gateway.pools import Pool
 from gateway.refusal import Refusal
 from gateway.relay import Relay
+from gateway.sharing import BUSY, LOOK_AGAIN_S, SUBMIT_S, Share, Sharing, answers
 from gateway.told import Told, read_told
 
 _KEY = re.compile(rb"[\x21-\x7e]{1,255}")
 _BAD_KEY = Failure("An Idempotency-Key is 1 to 255 printable ASCII characters without blanks.", 400, "", "")
 _OTHER = Failure("This Idempotency-Key has come with another request within the last ten minutes.", 422, "key_reused")
-BUSY = Failure(
-    "Too many clients read answers of requests made elsewhere; try again.", 503, "too_many_readers", retry_after_s=1
-)
-SUBMIT_S = 5.0
-"""How long after it was claimed a job may be unknown to the store; then its gateway has died in between."""
-LOOK_AGAIN_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,25 +71,29 @@ class _Joined:
 class Joining:
     """Carries the answers of requests with a key, over all gateways of a store."""
 
-    def __init__(self, store: Store, pools: Mapping[str, Pool], listening: Listening, relay: Relay) -> None:
+    def __init__(self, store: Store, pools: Mapping[str, Pool], sharing: Sharing, relay: Relay) -> None:
         self._store = store
         self._pools = pools
-        self._listening = listening
+        self._sharing = sharing
         self._relay = relay
 
-    async def run(self, claim: Claim, orders: Sequence[Order], client: Client) -> tuple[Outcome | None, bool]:
+    async def run(
+        self, claim: Claim, orders: Sequence[Order], client: Client, *, hears: Hears | None = None
+    ) -> tuple[Outcome | None, bool]:
         """As ``Relay.run``: with the jobs of ``orders``, or with those of the first request that came with this key."""
         try:
             joined = await self._claim(claim, orders[0])
         except StoreUnavailable:
             raise Refusal(STORE_AWAY, "refused") from None
+        share = Share(claimed(self._store.prefix, claim.digest), claim.client)
         if joined is not None:
-            return await self._join(claim, joined, client)
+            return await self._join(claim, share, joined, client)
         order, *more = orders
+        first = _First(self._sharing, share, order.job.id, claim.det)
         try:
-            return await self._relay.run(order, client, more=more, outlives=_First(self, claim, order.job.id))
+            return await self._relay.run(order, client, more=more, outlives=first, hears=hears)
         except Refusal:
-            await self.leave(claim, order.job.id, "failed")
+            await self._sharing.leave(share, order.job.id, "failed")
             raise
 
     async def _claim(self, claim: Claim, order: Order) -> _Joined | None:
@@ -134,65 +131,44 @@ class Joining:
             else:
                 return _Joined(standing, told, pool)
 
-    async def _join(self, claim: Claim, joined: _Joined, client: Client) -> tuple[Outcome, bool]:
-        told, standing = joined.told, joined.standing
+    async def _join(self, claim: Claim, share: Share, joined: _Joined, client: Client) -> tuple[Outcome, bool]:
+        told, standing, lanes = joined.told, joined.standing, joined.pool.lanes
         listeners: list[Listener] = []
         try:
-            for id in joined.ids:
-                listener = self._listening.open(
-                    joined.pool.lanes, id, whole=not told.chat.stream, started=standing.backend
-                )
-                if listener is None:
-                    raise Refusal(BUSY, "refused")
-                listeners.append(listener)
+            found = self._sharing.listen(lanes, joined.ids, whole=not told.chat.stream, started=standing.backend)
+            if found is None:
+                raise Refusal(BUSY, "refused")
+            listeners = found
             now_at = time.perf_counter()
             answer = Answering(standing.id, standing.lane, told.chat, listeners, now_at, told.created, det=claim.det)
             ended = await self._relay.join(answer, client)
         except Refusal:
-            await self.leave(claim, standing.id, "left")
+            await self._sharing.leave(share, standing.id, "left")
             raise
         finally:
             for listener in listeners:
                 listener.close()
         if ended is not None:
             return ended
-        if await self.leave(claim, standing.id, "left"):
-            with suppress(StoreUnavailable):  # then it runs to its end
-                for id in joined.ids:
-                    await joined.pool.lanes.cancel(id)
+        await self._sharing.left(share, lanes, joined.ids)
         return "cancelled", False
-
-    async def leave(self, claim: Claim, id: str, why: Literal["left", "answered", "failed"]) -> bool:
-        """Whether nobody waits for the job any more."""
-        try:
-            last = await self._store.script(
-                "leave",
-                keys=[claimed(self._store.prefix, claim.digest)],
-                args=[0, id, claim.client, why, DONE_JOB_S],
-            )
-        except StoreUnavailable:
-            return False
-        return bool(last)
 
 
 @dataclass(frozen=True, slots=True)
 class _First:
     """The request that came first with a key."""
 
-    joining: Joining
-    claim: Claim
+    sharing: Sharing
+    share: Share
     id: str
-
-    @property
-    def det(self) -> bool:
-        return self.claim.det
+    det: bool
 
     async def stays(self) -> bool:
-        return not await self.joining.leave(self.claim, self.id, "left")
+        return not await self.sharing.leave(self.share, self.id, "left")
 
     async def ended(self, end: End) -> None:
         if end.failure is None or end.failure.code != STOPPING.code:
-            await self.joining.leave(self.claim, self.id, "answered" if _answers(end) else "failed")
+            await self.sharing.leave(self.share, self.id, "answered" if answers(end) else "failed")
 
 
 def _is_no_answer(standing: Standing) -> bool:
@@ -200,13 +176,7 @@ def _is_no_answer(standing: Standing) -> bool:
     end = standing.end
     if end is None:
         return standing.cancelling
-    return not _answers(end)
-
-
-def _answers(end: End) -> bool:
-    """It is an answer, or a refusal that will be the same each time."""
-    status = end.failure.status if end.kind == "failed" and end.failure is not None else 500
-    return end.kind == "done" or (400 <= status < 500 and status != 429)
+    return not answers(end)
 
 
 def _digest(*parts: bytes) -> str:

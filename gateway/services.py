@@ -12,6 +12,7 @@ from buffer.offline import Offline
 from buffer.settings import Settings
 from buffer.store import Store
 from buffer.telemetry import Telemetry
+from gateway.answers import Answers
 from gateway.catalog import Catalog
 from gateway.embedding import Embeddings
 from gateway.intake import Intake
@@ -34,6 +35,8 @@ class Services:
     relay: Relay
     listening: Listening
     joining: Joining
+    answers: Answers | None
+    """None: no setting asks for it."""
     embeddings: Embeddings
     management: Management
     files: Files

@@ -13,6 +13,7 @@ from fastapi import APIRouter, Response
 from buffer.job import Chat, Failure
 from buffer.telemetry import Api, Outcome
 from gateway.answering import Detached
+from gateway.answers import ALONE, Found, Joined, Own
 from gateway.body import read_body
 from gateway.call import JSON, AsgiApp, Call, Receive, Scope, Send, answer, call_of
 from gateway.client import Client
@@ -68,14 +69,25 @@ class ChatRoute:
                 outcome = "ok"
             else:
                 pool = self._services.pools[model.pool]
-                outlives = det or claim is not None
-                make = partial(self._orders, chats, model, pool, call, det=outlives, created=created)
-                orders = await beside(large, make)
-                lane = orders[0].job.lane
-                if call.span is not None:
-                    call.span.job(orders[0].job)
-                client = Client(self._form, call, receive, send, arrived_at, created)
-                outcome, breaks = await self._answer(claim, orders, client, det=det)
+                found: Own | Found | Joined = ALONE
+                if self._services.answers is not None:
+                    found = await self._look(large, chats, model, pool, call, alone=det or claim is not None)
+                client = Client(self._form, call, receive, send, arrived_at, created, found.cache)
+                make = partial(self._orders, chats, model, pool, call, created=created)
+                if isinstance(found, Own):
+                    outlives = det or claim is not None or found.first is not None
+                    orders = await beside(large, partial(make, det=outlives, id=found.id))
+                    lane = orders[0].job.lane
+                    if call.span is not None:
+                        call.span.job(orders[0].job)
+                    outcome, breaks = await self._answer(claim, orders, client, found, det=det)
+                else:
+                    lane = found.lane
+
+                    async def order(*, id: str = "", det: bool = False) -> Order:
+                        return (await beside(large, partial(make, det=det, id=id)))[0]
+
+                    outcome, breaks = await found.answer(client, chats[0], order)
         except BadRequest as error:
             failure = error.failure
         except Refusal as refusal:
@@ -98,20 +110,36 @@ class ChatRoute:
         return asked if isinstance(asked, list) else [asked]
 
     def _orders(
-        self, chats: Sequence[Chat], model: Model, pool: Pool, call: Call, *, det: bool, created: float
+        self, chats: Sequence[Chat], model: Model, pool: Pool, call: Call, *, det: bool, created: float, id: str = ""
     ) -> list[Order]:
         order = partial(self._services.intake.order, model=model, pool=pool, call=call, det=det)
         first, *others = chats
         more = [order(chat) for chat in others]
-        return [order(first, told=tell(first, call, created, more)), *more]
+        return [order(first, told=tell(first, call, created, more), id=id), *more]
+
+    async def _look(
+        self, large: bool, chats: Sequence[Chat], model: Model, pool: Pool, call: Call, *, alone: bool
+    ) -> Own | Found | Joined:
+        """What there is to such a question already."""
+        answers = self._services.answers
+        if answers is None:
+            return ALONE
+        asking = await beside(large, partial(answers.asking, chats, model, pool, call))
+        return await answers.look(asking, chats[0], call, alone=alone)
 
     async def _answer(
-        self, claim: Claim | None, orders: Sequence[Order], client: Client, *, det: bool
+        self, claim: Claim | None, orders: Sequence[Order], client: Client, own: Own, *, det: bool
     ) -> tuple[Outcome | None, bool]:
         if claim is not None:
-            return await self._services.joining.run(claim, orders, client)
+            return await self._services.joining.run(claim, orders, client, hears=own.hears)
         order, *more = orders
-        return await self._services.relay.run(order, client, more=more, outlives=DETACHED if det else None)
+        outlives = own.first or (DETACHED if det else None)
+        try:
+            return await self._services.relay.run(order, client, more=more, outlives=outlives, hears=own.hears)
+        except Refusal:
+            if own.first is not None:
+                await own.first.refused()
+            raise
 
     async def _model(self, chats: Sequence[Chat]) -> Model:
         chat = chats[0]

@@ -16,11 +16,11 @@ from buffer.standing import Standing
 from gateway.call import SSE, Headers, Receive, Scope, Send, call_of
 from gateway.client import until_left
 from gateway.delivery import STREAM_HEADERS
-from gateway.joining import BUSY
 from gateway.pools import Pool
 from gateway.refusal import ClientLeft, Refusal
 from gateway.requests import Retelling, find, read_place, told_of
 from gateway.services import Services
+from gateway.sharing import BUSY
 from gateway.told import Told, read_told
 
 _NO_STREAM = Failure("The answer to this request comes in one piece only, to whoever asked for it.", 404, "no_stream")
