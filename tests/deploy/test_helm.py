@@ -89,22 +89,25 @@ def fields(value: Any) -> set[str]:
 def test_pods_are_locked_up_and_are_told_nothing_by_kubernetes(values: str) -> None:
     for name, pod in pods(values).items():
         assert pod["enableServiceLinks"] is False, f"{name}: DOUBLEBUFFER_PORT would be an address"
-        assert pod["automountServiceAccountToken"] is False
+        # Only workers that scale something have any right in the cluster.
+        scales = name == "worker" and values != "household"
+        assert pod["automountServiceAccountToken"] is scales
+        assert ("serviceAccountName" in pod) == scales
         assert pod["securityContext"]["runAsNonRoot"] is True
         (container,) = pod["containers"]
         security = container["securityContext"]
         assert security["readOnlyRootFilesystem"] is True
         assert security["allowPrivilegeEscalation"] is False
         assert security["capabilities"] == {"drop": ["ALL"]}
-        assert container["readinessProbe"]
-        assert container["livenessProbe"]
+        # A batch worker listens nowhere.
+        assert ("readinessProbe" in container) == ("livenessProbe" in container) == (name != "batch-worker")
 
 
 @pytest.mark.parametrize(
     ("values", "drain_s"), [("household", Settings.model_fields["drain_seconds"].default), ("cluster", 120)]
 )
 def test_pods_have_time_to_drain(values: str, drain_s: float) -> None:
-    for name in ("gateway", "worker"):
+    for name in ("gateway", "worker", "batch-worker"):
         pod = pods(values)[name]
         stop = pod["containers"][0].get("lifecycle", {}).get("preStop", {"exec": {"command": ["sleep", "0"]}})
         assert pod["terminationGracePeriodSeconds"] >= drain_s + int(stop["exec"]["command"][1]) + 15
@@ -112,15 +115,15 @@ def test_pods_have_time_to_drain(values: str, drain_s: float) -> None:
 
 @pytest.mark.parametrize("values", ["household", "company"])
 def test_the_settings_can_be_used_and_each_part_has_the_keys_it_needs(values: str, tmp_path: Path) -> None:
-    wanted = yaml.safe_load((CHART / "ci" / f"{values}.yaml").read_text())["settings"]
+    asked = yaml.safe_load((CHART / "ci" / f"{values}.yaml").read_text())["settings"]
     files = of_kind(values, "Secret")["settings"]["stringData"]
     read = {}
     for part in ("gateway", "worker"):
         file = tmp_path / f"{part}.toml"
         file.write_text(files[f"{part}.toml"])
         read[part] = load_settings(config=str(file))
-    assert [spec.name for spec in read["worker"].backends] == [spec["name"] for spec in wanted["backends"]]
-    assert [key.name for key in read["gateway"].api_keys] == [key["name"] for key in wanted.get("keys", [])]
+    assert [spec.name for spec in read["worker"].backends] == [spec["name"] for spec in asked["backends"]]
+    assert [key.name for key in read["gateway"].api_keys] == [key["name"] for key in asked.get("keys", [])]
     assert read["worker"].api_keys == []
     assert "api_key" not in files["gateway.toml"]
     assert ("sent-to-the-engine" in files["worker.toml"]) == (values == "company")
@@ -180,7 +183,8 @@ def test_the_networks_are_closed() -> None:
         peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"]
         for peer in household["redis"]["spec"]["ingress"][0]["from"]
     ]
-    assert components == ["gateway", "worker"]
+    assert components == ["gateway", "worker", "batch-worker"]
+    assert "ingress" not in household["batch-worker"]["spec"]
     assert "egress" not in household["redis"]["spec"]
     assert (
         household["gateway"]["spec"]["egress"][1]["to"][0]["podSelector"]["matchLabels"]
@@ -207,6 +211,10 @@ def test_rules_and_dashboard_are_the_ones_that_are_tested() -> None:
         ({"redis.url": "redis://r", "settingsSecret": "s", "gateway.replicaz": "2"}, "replicaz"),
         ({"redis.url": "redis://r", "settingsSecret": "s", "settings.drain_seconds": "9"}, "drain_seconds"),
         ({"redis.url": "redis://r", "settingsSecret": "s", "gateway.ingress.enabled": "true"}, "gateway.ingress.host"),
+        ({"redis.url": "redis+cluster://r", "settingsSecret": "s", "batchWorker.enabled": "true"}, "Redis Cluster"),
+        ({"redis.url": "redis://r", "settingsSecret": "s", "tracing.endpoint": "collector:4318"}, "/tracing/endpoint"),
+        ({"redis.url": "redis://r", "settingsSecret": "s", "tracing.headersSecret.name": "h"}, "Set tracing.endpoint"),
+        ({"redis.url": "redis://r", "settingsSecret": "s", "worker.scaleTargets[0]": "a/b/c"}, "scaleTargets"),
     ],
 )
 def test_what_cannot_work_is_refused(values: dict[str, str], said: str) -> None:

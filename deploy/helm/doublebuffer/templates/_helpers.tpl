@@ -81,21 +81,47 @@ capabilities:
   drop: [ALL]
 {{- end -}}
 
-{{/* What the pods of gateways and workers have in common: (list . "gateway"). */}}
+{{/* Deployments that workers start and stop, as JSON: namespace → names. */}}
+{{- define "doublebuffer.scaled" -}}
+{{- $targets := .Values.worker.scaleTargets -}}
+{{- range .Values.settings.backends }}{{ with .scale }}{{ $targets = append $targets . }}{{ end }}{{ end -}}
+{{- $found := dict -}}
+{{- range $targets | uniq -}}
+{{- $parts := splitList "/" . -}}
+{{- $namespace := eq (len $parts) 2 | ternary (first $parts) $.Release.Namespace -}}
+{{- $_ := set $found $namespace (append (get $found $namespace | default list) (last $parts)) -}}
+{{- end -}}
+{{- toJson $found -}}
+{{- end -}}
+
+{{/* The port that traces go to. */}}
+{{- define "doublebuffer.tracing.port" -}}
+{{- $address := urlParse .Values.tracing.endpoint -}}
+{{- regexFind "[0-9]+$" (regexFind ":[0-9]+$" $address.host) | default (eq $address.scheme "https" | ternary "443" "80") -}}
+{{- end -}}
+
+{{/* What the pods of gateways, workers and batch workers have in common: (list . "gateway"). */}}
 {{- define "doublebuffer.pod" -}}
 {{- $root := index . 0 -}}
 {{- $part := index . 1 -}}
-{{- $values := index $root.Values $part -}}
+{{- $values := index $root.Values (eq $part "batch-worker" | ternary "batchWorker" $part) -}}
+{{- /* A batch worker calls no engine either. */ -}}
+{{- $settings := eq $part "worker" | ternary "worker" "gateway" -}}
+{{- $scales := and (eq $part "worker") (ne (include "doublebuffer.scaled" $root) "{}") -}}
+{{- $files := and $root.Values.files.enabled (ne $part "worker") -}}
 metadata:
   labels:
     {{- include "doublebuffer.labels" . | nindent 4 }}
   annotations:
-    checksum/settings: {{ include (printf "doublebuffer.%s.toml" $part) $root | sha256sum }}
+    checksum/settings: {{ include (printf "doublebuffer.%s.toml" $settings) $root | sha256sum }}
     {{- with $values.podAnnotations }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
 spec:
-  automountServiceAccountToken: false
+  {{- if $scales }}
+  serviceAccountName: {{ include "doublebuffer.name" $root }}-worker
+  {{- end }}
+  automountServiceAccountToken: {{ $scales }}
   # Kubernetes' variables for the Service of a release named doublebuffer would be taken for settings.
   enableServiceLinks: false
   terminationGracePeriodSeconds: {{ add $root.Values.drainSeconds 25 }}
@@ -129,10 +155,15 @@ spec:
       secret:
         secretName: {{ include "doublebuffer.settingsSecret" $root }}
         items:
-          - key: {{ $part }}.toml
+          - key: {{ $settings }}.toml
             path: doublebuffer.toml
     - name: tmp
       emptyDir: {}
+    {{- if $files }}
+    - name: files
+      persistentVolumeClaim:
+        claimName: {{ $root.Values.files.existingClaim | default (printf "%s-files" (include "doublebuffer.name" $root)) }}
+    {{- end }}
   containers:
     - name: {{ $part }}
       image: {{ include "doublebuffer.image" $root | quote }}
@@ -146,6 +177,36 @@ spec:
               key: {{ $root.Values.redis.urlSecret.key }}
         - name: DOUBLEBUFFER_CONFIG
           value: /etc/doublebuffer/doublebuffer.toml
+        {{- if $files }}
+        - name: DOUBLEBUFFER_FILES
+          value: /var/lib/doublebuffer
+        {{- end }}
+        {{- with $root.Values.tracing }}
+        {{- if .endpoint }}
+        - name: OTEL_EXPORTER_OTLP_ENDPOINT
+          value: {{ .endpoint | quote }}
+        {{- with .headersSecret }}
+        {{- if .name }}
+        - name: OTEL_EXPORTER_OTLP_HEADERS
+          valueFrom:
+            secretKeyRef:
+              name: {{ .name }}
+              key: {{ .key }}
+        {{- end }}
+        {{- end }}
+        {{- if lt (float64 .ratio) 1.0 }}
+        - name: OTEL_TRACES_SAMPLER
+          value: parentbased_traceidratio
+        - name: OTEL_TRACES_SAMPLER_ARG
+          value: {{ .ratio | toString | quote }}
+        {{- end }}
+        {{- range $name, $value := .environment }}
+        - name: {{ $name }}
+          value: {{ $value | quote }}
+        {{- end }}
+        {{- end }}
+        {{- end }}
+      {{- if ne $part "batch-worker" }}
         - name: DOUBLEBUFFER_HOST
           value: 0.0.0.0
         - name: {{ eq $part "gateway" | ternary "DOUBLEBUFFER_PORT" "DOUBLEBUFFER_METRICS_PORT" }}
@@ -153,12 +214,17 @@ spec:
       ports:
         - name: {{ eq $part "gateway" | ternary "http" "metrics" }}
           containerPort: {{ eq $part "gateway" | ternary 11435 11436 }}
+      {{- end }}
       volumeMounts:
         - name: settings
           mountPath: /etc/doublebuffer
           readOnly: true
         - name: tmp
           mountPath: /tmp
+        {{- if $files }}
+        - name: files
+          mountPath: /var/lib/doublebuffer
+        {{- end }}
       securityContext:
         {{- include "doublebuffer.containerSecurity" . | nindent 8 }}
       resources:
