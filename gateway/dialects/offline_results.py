@@ -21,6 +21,10 @@ _PARTINGS = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\x
 """What some readers take for the end of a line; in JSON it stands inside of strings only."""
 
 
+_MOST_TOKENS = 10**9
+"""No engine makes more of one line; what says so is wrong, and must not spoil the sum."""
+
+
 class _Response(Struct):
     status_code: int
     request_id: str
@@ -89,9 +93,10 @@ def usage_of(body: bytes) -> LineUsage:
     if usage is None:
         return LineUsage()
     read, thought = usage.prompt_tokens_details, usage.completion_tokens_details
-    return LineUsage(
-        usage.prompt_tokens or 0,
-        (read.cached_tokens if read else 0) or 0,
-        usage.completion_tokens or 0,
-        (thought.reasoning_tokens if thought else 0) or 0,
+    counts = (
+        usage.prompt_tokens,
+        read.cached_tokens if read else 0,
+        usage.completion_tokens,
+        thought.reasoning_tokens if thought else 0,
     )
+    return LineUsage(*(min(max(count or 0, 0), _MOST_TOKENS) for count in counts))
