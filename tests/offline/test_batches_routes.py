@@ -59,7 +59,7 @@ async def test_a_batch_as_the_official_client_sees_it(folder: str | None) -> Non
             one.kept.owner, "out.jsonl", "batch_output", pieces, id=one.kept.output_id, ours=True
         )
         assert (await ann.batches.retrieve(begun.id)).status == "finalizing"
-        await offline.move(await again(offline, begun.id), fence, "completed", output_file_id=kept.output_id)
+        await offline.move(await again(offline, begun.id), fence, "completed", output_file_id=one.kept.output_id)
 
         ended = await ann.batches.retrieve(begun.id)
         assert (ended.status, ended.model, ended.error_file_id) == ("completed", "m", None)
