@@ -1,4 +1,4 @@
-"""What the Helm chart has beside gateways and workers: the right to scale engines, traces, offline batches and files."""
+"""What the Helm chart has besides: the right to scale engines, traces, offline batches and their files."""
 
 from __future__ import annotations
 
