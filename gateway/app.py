@@ -34,6 +34,7 @@ from gateway.pools import Pool, open_embedding_pools, open_pools
 from gateway.relay import Relay
 from gateway.routes.account import account_routes
 from gateway.routes.anthropic import MessagesRoute, count_routes
+from gateway.routes.cache import cache_routes
 from gateway.routes.chat import ChatRoute, chat_routes
 from gateway.routes.dashboard import dashboard_routes
 from gateway.routes.docs import docs_routes
@@ -82,10 +83,7 @@ def create_app(
     listening = Listening()
     relay = Relay(settings, catalog, intake, telemetry, timing)
     sharing = Sharing(store, listening)
-    answers: Answers | None = None
-    if Answers.wanted(settings):
-        shelf = Shelf(store, settings.cache_ttl_seconds, settings.cache_max_bytes)
-        answers = Answers(settings, Flights(shelf, pools, sharing, relay), telemetry)
+    shelf = Shelf(store, settings.cache_ttl_seconds, settings.cache_max_bytes) if Answers.wanted(settings) else None
     services = Services(
         settings=settings,
         store=store,
@@ -97,9 +95,9 @@ def create_app(
         relay=relay,
         listening=listening,
         joining=Joining(store, pools, sharing, relay),
-        answers=answers,
+        answers=Answers(settings, Flights(shelf, pools, sharing, relay), telemetry) if shelf else None,
         embeddings=Embeddings(settings, catalog, telemetry),
-        management=Management(settings, catalog, pools),
+        management=Management(settings, catalog, pools, shelf),
         files=files,
         offline=Offline(store, files),
         ended=asyncio.Event(),
@@ -164,6 +162,7 @@ def create_app(
     app.include_router(file_routes(services))
     app.include_router(batch_routes(services, _begun, None))
     app.include_router(account_routes())
+    app.include_router(cache_routes(services))
     app.include_router(management_routes(services, heartbeat_s=timing.heartbeat_s))
     app.include_router(health_routes(services))
     app.include_router(dashboard_routes(services))

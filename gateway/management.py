@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from msgspec.json import encode
 
 from backends.management import ModelKeeper
+from buffer.cache import Shelf
 from buffer.job import Chat, Failure
 from buffer.load import BackendState, read_workers
 from buffer.settings import Settings
@@ -24,6 +25,7 @@ from gateway.catalog import STORE_AWAY, Catalog
 from gateway.dialects.management import same_model
 from gateway.models import Model
 from gateway.pools import Pool
+from gateway.question import purge_name
 from gateway.refusal import Refusal
 
 _log = logging.getLogger("doublebuffer.gateway")
@@ -59,8 +61,12 @@ class _Load:
 class Management:
     """The Ollama back ends that this gateway is told of, as keepers of models."""
 
-    def __init__(self, settings: Settings, catalog: Catalog, pools: Mapping[str, Pool]) -> None:
+    def __init__(
+        self, settings: Settings, catalog: Catalog, pools: Mapping[str, Pool], shelf: Shelf | None = None
+    ) -> None:
+        """``shelf``: where answers are kept, if they are."""
         self._catalog = catalog
+        self._shelf = shelf
         self._pools = pools
         self._keepers = {
             spec.name: ModelKeeper(spec, connect_timeout_s=settings.connect_timeout_seconds)
@@ -173,7 +179,9 @@ class Management:
             del self._loads[load.keeper.spec.name, load.body]
 
     async def known(self, keeper: ModelKeeper, model: str, *, there: bool) -> None:
-        """Waits until the lists tell that a back end has a model, or has it no longer; not for ever."""
+        """Waits until the lists tell that a back end has a model, or has it no longer; not for ever. What the model of
+        that name said before is forgotten.
+        """
         name, pool = keeper.spec.name, self._pools[keeper.spec.pool]
 
         def told(states: Sequence[BackendState]) -> bool:
@@ -186,6 +194,9 @@ class Management:
                 await self._until(told if workers else lambda _: True)
         except (StoreUnavailable, TimeoutError):
             _log.warning("back end %s: its models have changed, and no worker has told so yet", name)
+        if self._shelf is not None:
+            with suppress(StoreUnavailable):  # what is kept has a lifetime, too
+                await self._shelf.purge(purge_name(model))
 
     async def _until(self, told: Callable[[Sequence[BackendState]], bool]) -> None:
         while True:
