@@ -14,7 +14,9 @@ from buffer.settings import Settings
 from buffer.telemetry import Telemetry
 from gateway.refusal import Refusal
 from policy.admission import Refuse, admit
-from policy.estimate import Average, Drain
+from policy.drain import Drain
+from policy.estimate import Average
+from policy.outlook import Outlook
 
 MOST_QUEUES = 512
 """Of a model and a lane. Models come and go with their back ends; of an older one it is learned anew."""
@@ -28,9 +30,11 @@ _BACKGROUND = "background"
 class _Place:
     """A job that waits."""
 
+    model: str
     drains: tuple[Drain, ...]
     came_at: float
     expected_s: float
+    places: int
 
 
 class Admission:
@@ -49,15 +53,17 @@ class Admission:
         self._due_at: dict[tuple[str, str], float] = {}
         """When the last of those who were refused is to come back."""
         self._places: dict[str, _Place] = {}
+        self._running: dict[str, str] = {}
+        """Id of a job that has begun and is not over → its model,"""
+        self._busy: Counter[str] = Counter()
+        """and how many of each there are."""
         self._part = Average(weight=0.2)
         """Of all that wait anywhere, those that came in here."""
 
-    def check(self, jobs: Sequence[tuple[NewJob, float]]) -> None:
-        """Raises ``Refusal`` where one of them would wait too long. Nothing of them has been submitted yet. With each:
-        the seconds that it takes on an engine of its own, if that is long, else 0.
-        """
+    def check(self, jobs: Sequence[tuple[NewJob, Outlook]]) -> None:
+        """Raises ``Refusal`` where one of them would wait too long. Nothing of them has been submitted yet."""
         asked: Counter[tuple[str, str]] = Counter()
-        for job, alone_s in jobs:
+        for job, known in jobs:
             lane = job.lane
             if lane == _BACKGROUND:
                 continue
@@ -65,17 +71,22 @@ class Admission:
             drain = self._drains.get((job.model, lane))
             if drain is None:
                 continue
+            self._tell(drain, known)
+            ahead = drain.waiting + asked[job.model, lane]
+            now_at = self._clock()
             verdict = admit(
                 lane,
                 waiting=0,  # the store counts
                 queue_limit=self._queue_limit,
-                predicted_wait_s=self._wait_s(drain, asked[job.model, lane], alone_s),
+                predicted_wait_s=self._wait_s(job.model, drain, asked[job.model, lane], known),
                 refuse_wait=self._refuse_wait,
-                drain_rate=drain.per_s(self._clock(), alone_s),
+                drain_rate=drain.per_s(now_at, known.alone_s, ahead),
             )
             if isinstance(verdict, Refuse):
-                drain.refused(self._clock())
-                again_s = self._again_s((job.model, lane), verdict.retry_after_s, drain.usual_s(alone_s))
+                gap_s = drain.usual_s(known.alone_s, ahead)
+                drain.refused(now_at)
+                verdict = verdict.later(self._again_s((job.model, lane), verdict.retry_after_s, gap_s))
+                again_s = verdict.retry_after_s
                 failure = Failure(verdict.reason, verdict.status, "wait_too_long", retry_after_s=again_s)
                 raise Refusal(failure, "refused")
 
@@ -88,17 +99,18 @@ class Admission:
         self._due_at[queue] = min(due_at, now_at + MOST_AGAIN_S)
         return again_s
 
-    def came(self, job: NewJob, alone_s: float) -> None:
+    def came(self, job: NewJob, known: Outlook) -> None:
         """It is on its way to the queue. Once it has begun or will not, ``began`` or ``left`` has to be called."""
         model, lane = job.model, job.lane
         drains = [self._drain(model, lane)]
-        expected_s = self._wait_s(drains[0], 1, alone_s)
+        self._tell(drains[0], known)
+        expected_s = self._wait_s(model, drains[0], 1, known)
         if lane != _BACKGROUND:
             drains.append(self._drain(model, _ALL))
         now_at = self._clock()
         for drain in drains:
             drain.came(now_at)
-        self._places[job.id] = _Place(tuple(drains), now_at, expected_s)
+        self._places[job.id] = _Place(model, tuple(drains), now_at, expected_s, known.places)
 
     def waits(self, waiting: int) -> None:
         """The store told of so many waiting jobs, over all gateways."""
@@ -111,12 +123,20 @@ class Admission:
         place = self._places.pop(id, None)
         if place is not None:
             now_at = self._clock()
+            self._running[id] = place.model
+            self._busy[place.model] += 1
+            room = self._busy[place.model] <= place.places
             for drain in place.drains:
-                drain.went(now_at)
+                drain.went(now_at, room=room)
             self._telemetry.estimated("wait_seconds", place.expected_s, now_at - place.came_at)
 
     def left(self, id: str) -> None:
-        """The job is over. Of one that has begun there is nothing to do."""
+        """The job is over, wherever it stood."""
+        model = self._running.pop(id, None)
+        if model is not None:
+            self._busy[model] -= 1
+            if not self._busy[model]:
+                del self._busy[model]
         place = self._places.pop(id, None)
         if place is not None:
             for drain in place.drains:
@@ -130,11 +150,21 @@ class Admission:
         drain = self._drains.get((model, _ALL))
         if drain is None or not drain.usual_s():
             return None
-        return drain.wait_s((ahead + 1) * (self._part.value or 1.0), self._clock())
+        return drain.wait_s((ahead + 1) * self._mine(), self._clock())
 
-    def _wait_s(self, drain: Drain, more: int, alone_s: float) -> float:
+    def _wait_s(self, model: str, drain: Drain, more: int, known: Outlook) -> float:
         """Of the last of ``more`` jobs that join those of the drain. Where nobody waits, there is room."""
-        return drain.wait_s(drain.waiting + more, self._clock(), alone_s) if drain.waiting else 0.0
+        if not drain.waiting:
+            return 0.0
+        free = max(0.0, known.places * self._mine() - self._busy[model])
+        return drain.wait_s(drain.waiting + more, self._clock(), known.alone_s, free)
+
+    def _mine(self) -> float:
+        """The part of what waits, and of what starts, that is this gateway's."""
+        return self._part.value or 1.0
+
+    def _tell(self, drain: Drain, known: Outlook) -> None:
+        drain.told_s = known.told_s / self._mine()
 
     def _drain(self, model: str, lane: str) -> Drain:
         drain = self._drains.setdefault((model, lane), Drain())

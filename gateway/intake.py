@@ -25,6 +25,7 @@ from policy.credit import claim_tokens
 from policy.estimate import Rate, predicted_wait_s, prefill_s
 from policy.lane import LaneLimits, choose_lane, is_long, lower
 from policy.order import offset_s
+from policy.outlook import NOTHING, Outlook, outlook
 from policy.prefix import Chain, chain
 
 ASKS_TO_THINK = frozenset({"on", "low", "medium", "high", "max"})
@@ -43,8 +44,8 @@ class Order:
     """It asks for the title of a chat that is only just coming in."""
     output: int = 0
     """Tokens that its answer is expected to have."""
-    alone_s: float = 0.0
-    """Where its prompt is long: the seconds that it takes on an engine of its own."""
+    known: Outlook = NOTHING
+    """What its back ends tell of how long it would wait."""
     comes: bool = False
     """No engine serves it yet, and one is started: how long that takes says nothing of other waits."""
 
@@ -88,6 +89,7 @@ class Intake:
         output = figures.expected_output(lane, chat.max_tokens) * chat.n
         read_s = prefill_s(new_tokens, figures.prefill_rate)
         long = is_long(new_tokens, self._limits)
+        claim = claim_tokens(prompt_tokens, output)
         max_wait_s = self._settings.max_wait_seconds
         job = NewJob(
             id=id or secrets.token_hex(16),
@@ -101,7 +103,7 @@ class Intake:
             max_wait_us=round(max_wait_s * 1e6),
             timeout_us=round((self._settings.queue_timeout_seconds + model.comes_in_s) * 1e6),
             cost=new_tokens + output,
-            kv=claim_tokens(prompt_tokens, output),
+            kv=claim,
             prefill=new_tokens,
             prompt=max(prompt_tokens, new_tokens),
             splits=chat.n == 1 and all(isinstance(part, bytes) for part in parts),
@@ -114,19 +116,27 @@ class Intake:
             behind=known.behind,
             trace=call.span.trace if call.span is not None else "",
         )
-        alone_s = read_s + output / chat.n / figures.token_rate if long else 0.0
-        return Order(chat, job, pool, links, asked == TITLE, output, alone_s, model.comes_in_s > 0)
+        foreseen = outlook(
+            figures,
+            model.engines,
+            lane=lane,
+            new_tokens=new_tokens,
+            claim=claim,
+            max_tokens=chat.max_tokens,
+            alone_s=read_s + output / chat.n / figures.token_rate if long else 0.0,
+        )
+        return Order(chat, job, pool, links, asked == TITLE, output, foreseen, model.comes_in_s > 0)
 
     def check(self, orders: Sequence[Order]) -> None:
         """Raises ``Refusal`` where one of them would have to wait for too long."""
-        self._admission.check([(order.job, order.alone_s) for order in orders if not order.comes])
+        self._admission.check([(order.job, order.known) for order in orders if not order.comes])
 
     def sent(self, order: Order) -> None:
         """It is on its way to the queue: what shares its beginning need not be read beside it."""
         self._beginnings.sent(order.job.id, order.links)
         self.noting.sent(order.job)
         if not order.comes:
-            self._admission.came(order.job, order.alone_s)
+            self._admission.came(order.job, order.known)
 
     def waits(self, waiting: int) -> None:
         """The store has it, and says how many wait there."""

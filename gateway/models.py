@@ -73,6 +73,15 @@ class Model:
         return max((offer.state.comes_in_s for offer in self.offers if offer.state.comes), default=0.0)
 
     @property
+    def engines(self) -> list[tuple[int, int]]:
+        """Of each back end that serves it now: jobs side by side, and tokens of memory (0: not told). Those that stand
+        in for others are none while there are others."""
+        serving = {offer.state.name: offer.state for offer in self.offers if offer.state.up}
+        able = [state for state in serving.values() if not state.breaker_open]
+        own = [state for state in able if state.name not in self.stand_ins]
+        return [(state.limit or state.slots, state.kv_tokens) for state in own or able if state.limit or state.slots]
+
+    @property
     def failure(self) -> str:
         """Why what would be started for those who wait is not; empty: nothing would be."""
         return next((offer.state.error for offer in self.offers if offer.state.spare == "failed"), "")

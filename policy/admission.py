@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from policy.estimate import retry_after_s
@@ -22,8 +22,17 @@ class Refuse:
     status: Literal[429, 503]
     """429: this key or user is over its share; 503: the whole service is full."""
     retry_after_s: int
-    reason: str
-    """One sentence for a person."""
+    why: str
+    """The first half of a sentence for a person."""
+
+    @property
+    def reason(self) -> str:
+        """The sentence. It says what ``Retry-After`` does."""
+        return f"{self.why}; try again in {self.retry_after_s} s."
+
+    def later(self, retry_after_s: int) -> Refuse:
+        """The same, but to come back then."""
+        return replace(self, retry_after_s=retry_after_s)
 
 
 ACCEPT: Final = Accept()
@@ -58,7 +67,7 @@ def admit(
         return Refuse(
             503,
             max(1, min(120, math.ceil(over))),
-            f"The expected wait ({predicted_wait_s:.0f} s) is over the {longest_s:g} s allowed; try again later.",
+            f"The expected wait ({_rounded_up(predicted_wait_s):.10g} s) is over the {longest_s:.10g} s allowed",
         )
     return ACCEPT
 
@@ -70,7 +79,7 @@ def over_share(mine: int, users: int, queue_limit: int, drain_rate: float) -> Re
     return Refuse(
         429,
         retry_after_s(max(1.0, mine - part / 2), drain_rate / max(1, users)),
-        f"The queue is full, and {mine} of those that wait are yours; try again when some of them are answered.",
+        f"The queue is full, and {mine} of those that wait are yours",
     )
 
 
@@ -80,5 +89,10 @@ def queue_full(waiting: int, queue_limit: int, drain_rate: float) -> Refuse:
     return Refuse(
         503,
         retry_after_s(max(1.0, waiting - queue_limit / 2), drain_rate),
-        f"The queue is full ({queue_limit} requests are waiting); try again later.",
+        f"The queue is full ({queue_limit} requests are waiting)",
     )
+
+
+def _rounded_up(seconds: float) -> float:
+    """For people: short waits to a tenth. Up, so that what is over a bound is also seen to be."""
+    return math.ceil(seconds * 10) / 10 if seconds < 10 else math.ceil(seconds)

@@ -22,6 +22,8 @@ LEAST_BYTES: Final = 400
 LEAST_PREFILL: Final = 256
 """The reading of fewer tokens drowns in what a request takes anyway."""
 LEAST_ANSWER: Final = 16
+FIRM: Final = 3.0
+"""Samples from which on somebody may be refused by a figure."""
 
 Told = Mapping[str, tuple[float, float]]
 """Name of a figure → its value and the samples behind it."""
@@ -141,10 +143,20 @@ class Figures:
     """Tokens a second of one answer."""
     outputs: Mapping[str, float] = field(default_factory=dict)
     """Lane → tokens of an answer."""
+    firm: frozenset[str] = frozenset()
+    """Figures that more than a sample or two have shown."""
 
     def expected_output(self, lane: str, max_tokens: int | None = None) -> int:
         """Tokens that an answer in ``lane`` will probably have, never above what the client allows."""
         return expected_output(lane, max_tokens, learned=self.outputs.get(lane))
+
+    def answer_s(self, lane: str, max_tokens: int | None = None) -> float | None:
+        """Seconds that an answer in ``lane`` is written; None: too little has been seen to tell. Where nobody knows how
+        long they are, one that its client keeps shorter than they are thought to be."""
+        tokens = self.expected_output(lane, max_tokens)
+        if _TOKENS not in self.firm or (_OUTPUT + lane not in self.firm and tokens != max_tokens):
+            return None
+        return tokens / self.token_rate
 
 
 UNKNOWN: Final = Figures()
@@ -167,4 +179,5 @@ def together(told: Iterable[Told]) -> Figures:
         prefill_rate=found.get(_PREFILL, UNKNOWN.prefill_rate),
         token_rate=found.get(_TOKENS, UNKNOWN.token_rate),
         outputs={name.removeprefix(_OUTPUT): value for name, value in found.items() if name.startswith(_OUTPUT)},
+        firm=frozenset(name for name, (_, weight) in sums.items() if weight >= _KINDS[name].prior + FIRM),
     )

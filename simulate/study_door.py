@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from policy.admission import Refuse, admit
 from policy.credit import Credit, Need, claim_tokens, limits
-from policy.estimate import Drain, OutputLengths
+from policy.drain import Drain
+from policy.estimate import OutputLengths
 from policy.flight import Flight
 from policy.lane import is_long
 from policy.lineup import Lineup

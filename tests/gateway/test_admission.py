@@ -7,29 +7,20 @@ import random
 import secrets
 import time
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import Any
 
-import httpx
 import pytest
 
-from buffer.backend import BackendSpec
 from buffer.job import Lane
-from buffer.lanes import Lanes
 from buffer.records import NewJob
 from buffer.settings import Settings
-from buffer.store import open_store
 from buffer.telemetry import Telemetry
 from gateway.admission import MOST_QUEUES, Admission
-from gateway.app import create_app
 from gateway.refusal import Refusal
-from tests.gateway.rig import served, until
-from tests.simulate.serving import served as simulated
-from worker.runner import Worker
-
-MODEL = "simulated-qwen3:14b"
+from policy.outlook import NOTHING, Outlook
+from tests.gateway.one_place import one_place
+from tests.gateway.rig import until
 
 
 class Clock:
@@ -51,7 +42,7 @@ def job(id: str = "", lane: Lane = "normal", model: str = "m") -> NewJob:
 def queue_up(it: Admission, clock: Clock, gap_s: float, left: int = 5) -> None:
     """Six have started, so far apart, and ``left`` wait."""
     for k in range(6 + left):
-        it.came(job(f"normal{k}"), 0.0)
+        it.came(job(f"normal{k}"), NOTHING)
     for k in range(6):
         clock.now_at += gap_s
         it.began(f"normal{k}")
@@ -59,20 +50,20 @@ def queue_up(it: Admission, clock: Clock, gap_s: float, left: int = 5) -> None:
 
 def test_who_would_wait_too_long_is_refused_and_told_when_to_come_back() -> None:
     it, clock, telemetry = admission(refuse_wait_seconds={"normal": 55.0})
-    it.check([(job(), 0.0)])
+    it.check([(job(), NOTHING)])
     queue_up(it, clock, 10.0)
     with pytest.raises(Refusal) as refused:
-        it.check([(job(), 0.0)])
+        it.check([(job(), NOTHING)])
     failure = refused.value.failure
     assert (failure.status, failure.code, refused.value.outcome) == (503, "wait_too_long", "refused")
     assert failure.retry_after_s == 10, "a place becomes free with the next start"
     for other in (job(lane="slow"), job(lane="background"), job(model="other")):
-        it.check([(other, 0.0)])
+        it.check([(other, NOTHING)])
     clock.now_at += 10.0
     it.began("normal6")
-    it.check([(job(), 0.0)])
+    it.check([(job(), NOTHING)])
     with pytest.raises(Refusal):
-        it.check([(job(), 0.0), (job(), 0.0)])
+        it.check([(job(), NOTHING), (job(), NOTHING)])
     assert 'estimate_ratio_count{kind="wait_seconds"} 7.0' in telemetry.exposition(None).decode()
 
 
@@ -82,7 +73,7 @@ def test_those_who_were_refused_do_not_come_back_all_at_once() -> None:
     told: list[int | None] = []
     for _ in range(30):
         with pytest.raises(Refusal) as refused:
-            it.check([(job(), 0.0)])
+            it.check([(job(), NOTHING)])
         told.append(refused.value.failure.retry_after_s)
     assert told == [min(120, 10 * k) for k in range(1, 31)]
 
@@ -94,28 +85,28 @@ def test_those_that_leave_count_no_more() -> None:
     it.left("normal10")
     it.left("normal0")
     it.left("nobody")
-    it.check([(job(), 0.0)])
+    it.check([(job(), NOTHING)])
     for k in range(6, 10):
         it.left(f"normal{k}")
     clock.now_at += 3_600
-    it.check([(job(), 0.0)])
+    it.check([(job(), NOTHING)])
 
 
 def test_nobody_is_refused_by_what_nobody_has_seen() -> None:
     it, clock, _ = admission(refuse_wait_seconds=1.0)
     for k in range(50):
-        it.came(job(f"j{k}"), 0.0)
+        it.came(job(f"j{k}"), NOTHING)
     clock.now_at += 3_600
-    it.check([(job(), 0.0)])
+    it.check([(job(), NOTHING)])
     with pytest.raises(Refusal):
-        it.check([(job(), 30.0)])
+        it.check([(job(), Outlook(alone_s=30.0))])
 
 
 def test_what_holds_up_all_of_them_is_waited_for_once() -> None:
     it, clock, _ = admission(refuse_wait_seconds=60.0)
     queue_up(it, clock, 1.0, left=20)
     clock.now_at += 15.0
-    it.check([(job(), 0.0)])
+    it.check([(job(), NOTHING)])
 
 
 def test_the_start_is_estimated_by_the_part_of_the_queue_that_is_ours() -> None:
@@ -132,7 +123,7 @@ def test_the_start_is_estimated_by_the_part_of_the_queue_that_is_ours() -> None:
 def test_models_come_and_go_without_end() -> None:
     it, _, _ = admission()
     for k in range(3 * MOST_QUEUES):
-        it.came(job(str(k), model=f"m{k}"), 0.0)
+        it.came(job(str(k), model=f"m{k}"), NOTHING)
         it.began(str(k))
     assert len(it._drains) <= MOST_QUEUES
     assert not it._places
@@ -158,49 +149,16 @@ def test_gateways_that_share_a_queue_let_in_what_can_be_served(gateways: int) ->
         clock.now_at = comes_at
         door = source.choice(doors)
         try:
-            door.check([(job(), 0.0)])
+            door.check([(job(), NOTHING)])
         except Refusal:
             refused += 1
         else:
-            door.came(job(str(number)), 0.0)
+            door.came(job(str(number)), NOTHING)
             queue.append((str(number), door, comes_at))
     assert max(waits) < 28.0
     assert sum(waits) / len(waits) > 5.0
     assert 0.2 < refused / 3_000 < 0.32, "a quarter is too many"
     assert len(waits) > 0.98 * clock.now_at, "it never ran dry"
-
-
-@dataclass
-class Place:
-    client: httpx.AsyncClient
-    telemetry: Telemetry
-    lanes: Lanes
-
-    async def ask(self, text: str, tokens: int = 64, **more: Any) -> httpx.Response:
-        body = {"model": MODEL, "messages": [{"role": "user", "content": text}], "max_tokens": tokens}
-        return await self.client.post("/v1/chat/completions", json=body | {"ignore_eos": True}, **more)
-
-    def metric(self, line: str) -> float:
-        found = [text for text in self.telemetry.exposition(None).decode().splitlines() if text.startswith(line + " ")]
-        return float(found[0].rpartition(" ")[2]) if found else 0.0
-
-
-@asynccontextmanager
-async def one_place(scale: float, **settings: Any) -> AsyncIterator[Place]:
-    """The simulated engine, one job at a time. ``scale``: wall seconds for a modelled second."""
-    async with AsyncExitStack() as stack:
-        url = await stack.enter_async_context(simulated("rtx4090-vllm", time_scale=scale, ignore_eos=True))
-        spec = BackendSpec(name="sim", kind="vllm", url=url, max_in_flight=1)
-        store = await open_store(None, prefix=f"t-{secrets.token_hex(6)}")
-        stack.push_async_callback(store.aclose)
-        telemetry, stop = Telemetry(), asyncio.Event()
-        made = Settings(backends=[spec], **settings)
-        group = await stack.enter_async_context(asyncio.TaskGroup())
-        group.create_task(Worker(made, store, telemetry=telemetry).run(stop))
-        stack.callback(stop.set)
-        port = await stack.enter_async_context(served(create_app(made, store, telemetry=telemetry)))
-        client = httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30)
-        yield Place(await stack.enter_async_context(client), telemetry, Lanes(store))
 
 
 async def test_who_comes_back_when_told_finds_room() -> None:
@@ -253,3 +211,38 @@ async def test_background_work_and_what_joins_is_never_refused() -> None:
         asks.append(group.create_task(place.ask("later", headers=quiet)))
         await asyncio.wait(asks)
         assert [task.result().status_code for task in asks] == [200] * 4
+
+
+def test_a_gateway_that_has_seen_nothing_goes_by_what_back_ends_tell() -> None:
+    it, clock, _ = admission(refuse_wait_seconds=5.0)
+    known = Outlook(told_s=2.0, places=2)
+    came = 0
+    for k in range(60):
+        with suppress(Refusal):
+            it.check([(job(), known)])
+            it.came(job(f"j{k}"), known)
+            came += 1
+    assert came == 4, "two in the free places, and two that wait for two and four seconds"
+    for k in range(2):
+        it.began(f"j{k}")
+    clock.now_at = 1.9
+    it.left("j0")
+    it.began("j2")
+    it.check([(job(), known)])
+    for k in range(4):
+        it.left(f"j{k}")
+    clock.now_at = 3_600.0
+    it.check([(job(), known)])
+    assert not it._busy
+    assert not it._running
+
+
+def test_what_others_gateways_have_waiting_makes_the_told_gap_longer() -> None:
+    it, clock, _ = admission(refuse_wait_seconds=10.0)
+    known = Outlook(told_s=1.0, places=1)
+    it.came(job("mine"), known)
+    it.waits(10)
+    clock.now_at = 1.0
+    with pytest.raises(Refusal) as refused:
+        it.check([(job(), known)])
+    assert "(20 s) is over the 10 s" in refused.value.failure.message

@@ -1,6 +1,7 @@
 """A door that was shut by one long gap."""
 
 from gateway.refusal import Refusal
+from policy.outlook import NOTHING
 from tests.gateway.test_admission import admission, job, queue_up
 
 
@@ -14,10 +15,10 @@ def test_after_one_long_gap_it_does_not_refuse_for_ever() -> None:
         clock.now_at += 3.0
         for _ in range(3):
             try:
-                it.check([(job(f"x{k}"), 0.0)])
+                it.check([(job(f"x{k}"), NOTHING)])
             except Refusal:
                 continue
-            it.came(job(f"x{k}"), 0.0)
+            it.came(job(f"x{k}"), NOTHING)
             let_in.append(k)
             k += 1
         for number in let_in:

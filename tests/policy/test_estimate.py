@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from policy.estimate import (
     Average,
-    Drain,
     OutputLengths,
     Rate,
     estimate_tokens,
@@ -77,79 +76,3 @@ def test_the_predicted_wait() -> None:
 @given(st.floats(0, 1e6), st.floats(0, 1e4))
 def test_retry_after_is_whole_seconds_within_two_minutes(waiting: float, rate: float) -> None:
     assert 1 <= retry_after_s(waiting, rate) <= 120
-
-
-def test_a_drain_counts_only_while_somebody_waits() -> None:
-    drain = Drain()
-    assert drain.per_s(0.0) == 0.0
-    drain.came(0.0)
-    drain.went(0.0)
-    assert drain.per_s(3_600.0) == 0.0
-    drain.came(3_600.0)
-    drain.came(3_601.0)
-    drain.went(3_620.0)
-    drain.went(3_640.0)
-    assert drain.per_s(3_640.0) == pytest.approx(1 / 20)
-    assert drain.per_s(9_999.0) == pytest.approx(1 / 20)
-
-
-def test_a_gap_that_lasts_is_believed_before_it_ends() -> None:
-    drain = Drain()
-    drain.came(0.0)
-    drain.went(0.0)
-    drain.came(0.0)
-    drain.came(0.0)
-    assert drain.per_s(30.0) == pytest.approx(1 / 30)
-    assert drain.per_s(1.0, alone_s=16.0) == pytest.approx(1 / 16)
-
-
-def test_gaps_that_differ_are_reckoned_longer() -> None:
-    even, uneven = Drain(), Drain()
-    for drain, gaps in ((even, (10.0, 10.0) * 20), (uneven, (5.0, 15.0) * 20)):
-        at = 0.0
-        drain.came(at)
-        for gap in gaps:
-            drain.came(at)
-            at += gap
-            drain.went(at)
-    assert uneven.per_s(at) < even.per_s(at) == pytest.approx(0.1)
-
-
-def test_the_wait_is_what_those_before_it_take() -> None:
-    drain = Drain()
-    drain.came(0.0)
-    assert drain.wait_s(2, 50.0) == 0.0, "nothing was seen yet"
-    assert drain.wait_s(2, 0.0, alone_s=10.0) == 20.0
-    for at in (0.0, 0.0, 0.0, 0.0, 0.0):
-        drain.came(at)
-    for at in (2.0, 4.0, 6.0):
-        drain.went(at)
-    assert drain.waiting == 3
-    assert drain.wait_s(4, 6.0) == pytest.approx(8.0)
-    assert drain.wait_s(4, 26.0) == pytest.approx(46.0), "all are held up together, and for as long again"
-    drain.left()
-    assert drain.waiting == 2
-
-
-def test_a_gap_that_was_long_once_is_not_believed_for_ever() -> None:
-    drain = Drain()
-    for at in (0.0, 0.0):
-        drain.came(at)
-    drain.went(30.0)
-    drain.went(30.0)
-    waits = []
-    for at in (31.0, 60.0, 91.0, 120.0, 121.0, 130.0):
-        waits.append(drain.wait_s(2, at))
-        drain.refused(at)
-    assert waits == [60.0, 60.0, 60.0, 30.0, 30.0, 15.0], "by half after 60 s of refusals, by half again after 30"
-
-
-def test_a_gap_that_is_seen_again_and_again_is_believed() -> None:
-    drain = Drain()
-    drain.came(0.0)
-    for at in range(0, 400, 20):
-        drain.came(float(at))
-        drain.went(at + 20.0)
-        drain.refused(at + 20.0)
-        drain.refused(at + 39.0)
-    assert drain.per_s(400.0) == pytest.approx(1 / 20)
