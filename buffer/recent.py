@@ -46,6 +46,8 @@ class Counted:
     """Jobs → batches of so many."""
     ended: Counter[str] = field(default_factory=Counter)
     """Outcome → requests."""
+    cache: Counter[str] = field(default_factory=Counter)
+    """What the answer cache had → requests."""
 
     def add(self, other: Counted) -> None:
         for mine, others in ((self.first, other.first), (self.wait, other.wait)):
@@ -54,6 +56,15 @@ class Counted:
         self.tokens.update(other.tokens)
         self.batch.update(other.batch)
         self.ended.update(other.ended)
+        self.cache.update(other.cache)
+
+    @property
+    def spared(self) -> float | None:
+        """The part of the requests, among those that may have an answer that is kept, that needed no job of their own:
+        they found one, or joined another's. None: there were none.
+        """
+        asked = self.cache.total() - self.cache["bypass"]
+        return 1 - self.cache["miss"] / asked if asked > 0 else None
 
     @property
     def said(self) -> int:
@@ -181,6 +192,8 @@ def read_counts(counts: Mapping[str, int]) -> Counted:
                 found.batch[int(about)] += count
             case "ended":
                 found.ended[about] += count
+            case "cache":
+                found.cache[about] += count
     return found
 
 

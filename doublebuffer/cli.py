@@ -12,7 +12,7 @@ from typing import Any
 import uvloop
 
 from buffer.setting_sources import SettingsError
-from doublebuffer import VERSION, benching, dead, simulating, studying, top
+from doublebuffer import VERSION, benching, dead, kept_answers, simulating, studying, top
 from doublebuffer.flags import add_setting_flags, settings_of
 from doublebuffer.logs import set_up_logs
 
@@ -77,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
         if name == "doctor":
             command.add_argument("--json", action="store_true", help="print the findings as JSON")
     dead.add_parser(commands)
+    kept_answers.add_parser(commands)
     top.add_parser(commands)
     simulating.add_parser(commands)
     studying.add_parser(commands)
@@ -101,6 +102,8 @@ def _run(parsed: argparse.Namespace, arguments: list[str]) -> int:
     set_up_logs(settings)
     if parsed.command == "dead":
         return _in_loop(dead.run_dead(parsed, settings))
+    if parsed.command == "cache":
+        return _in_loop(kept_answers.run_cache(parsed, settings))
     if parsed.command == "top":
         return _in_loop(top.run_top(parsed, settings))
     if parsed.command == "worker":
