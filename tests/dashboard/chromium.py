@@ -46,7 +46,8 @@ class Page:
         async for message in self._socket:
             told = message.json()
             if "id" in told:
-                self._answers.pop(told["id"]).set_result(told)
+                if not (answer := self._answers.pop(told["id"])).done():
+                    answer.set_result(told)
             else:
                 self._note(told["method"], told["params"])
 
@@ -101,6 +102,11 @@ class Page:
     async def scheme(self, name: str) -> None:
         """``light`` or ``dark``."""
         await self.do("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
+
+    async def focus(self, selector: str) -> None:
+        """Waited for: what is drawn anew in between loses it."""
+        found = f"document.querySelector({selector!r})"
+        await self.until(f"({found}?.focus(), {found} && document.activeElement === {found})")
 
     async def press(self, key: str) -> None:
         for kind in ("keyDown", "keyUp"):

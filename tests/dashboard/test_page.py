@@ -102,7 +102,7 @@ async def test_under_load(browser: Browser, pictures: Path) -> None:
         assert "3 of 8" in meter
         assert "idle" not in await page.text(".engine")
         # One under way is chosen by keyboard alone, and shows its timeline.
-        await page.run("document.querySelector('#under-way button').focus()")
+        await page.focus("#under-way button")
         await page.press("Enter")
         await page.until("document.querySelectorAll('#timeline .stretch i').length >= 2")
         assert "Under way for" in await page.text("#timeline")

@@ -15,7 +15,7 @@ import yaml
 from tests.deploy.files import ALERTS, DEPLOY, read_yaml
 from tests.rig.redis_server import free_port
 
-START_S = 20.0
+START_S = 40.0
 PACE = "500ms"
 
 

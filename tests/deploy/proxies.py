@@ -14,7 +14,7 @@ import httpx
 from tests.deploy.files import DEPLOY
 from tests.rig.redis_server import free_port
 
-START_S = 20.0
+START_S = 40.0
 
 NGINX = """
 {user}

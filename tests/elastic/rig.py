@@ -137,12 +137,12 @@ async def state_of(lanes: Lanes, name: str = "spare") -> BackendState | None:
     return next((state for state in await read_states(lanes.store, lanes.keys) if state.name == name), None)
 
 
-async def stands(lanes: Lanes, phase: str, *, within_s: float = 10.0) -> BackendState:
+async def stands(lanes: Lanes, phase: str, *, within_s: float = 30.0) -> BackendState:
     """Waits until gateways hear that it stands so."""
     return await told(lanes, lambda state: state.spare == phase, within_s=within_s)
 
 
-async def told(lanes: Lanes, fits: Callable[[BackendState], bool], *, within_s: float = 10.0) -> BackendState:
+async def told(lanes: Lanes, fits: Callable[[BackendState], bool], *, within_s: float = 30.0) -> BackendState:
     state = None
     try:
         async with asyncio.timeout(within_s):

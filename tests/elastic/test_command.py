@@ -37,14 +37,14 @@ async def begun(command: Command) -> AsyncIterator[asyncio.TaskGroup]:
 
 
 async def written(command: Command, text: str) -> str:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while command.log is None or not command.log.exists() or text not in command.log.read_text():
             await asyncio.sleep(0.01)
     return command.log.read_text()
 
 
 async def ended(command: Command) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while command.here:
             await asyncio.sleep(0.01)
 
@@ -52,7 +52,7 @@ async def ended(command: Command) -> None:
 async def engine_of(command: Command) -> int:
     """The process that the keeper keeps."""
     assert command._process is not None
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not (found := children(command._process.pid)):
             await asyncio.sleep(0.01)
     return found[0]

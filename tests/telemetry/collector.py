@@ -56,7 +56,7 @@ class Collector:
         """For processes that are to send their spans here, soon."""
         return {"OTEL_EXPORTER_OTLP_ENDPOINT": self.url, "OTEL_BSP_SCHEDULE_DELAY": "100"}
 
-    async def until(self, trace: str, enough: Callable[[list[Told]], bool], *, within_s: float = 20.0) -> list[Told]:
+    async def until(self, trace: str, enough: Callable[[list[Told]], bool], *, within_s: float = 40.0) -> list[Told]:
         """Waits for spans of a trace that are enough; all that are there by then, oldest first. ``trace``: empty: of
         any."""
 
