@@ -13,6 +13,7 @@ import openai
 from tests.acceptance.site import backend, run_site
 from tests.rig.engine import expected
 from tests.rig.llama import run_llama
+from tests.rig.processes import run_command
 from tests.rig.scripted import Scripted
 from tests.rig.strict import judge
 
@@ -80,6 +81,7 @@ async def run_bench(key: str) -> AsyncIterator[Bench]:
             engine = await stack.enter_async_context(_engine(key, model))
             backends = [backend("engine", key, engine.url)]
         site = await stack.enter_async_context(run_site(backends, workers=1))
+        await stack.enter_async_context(run_command("batch-worker", environment=site.environment))
         gpt = openai.AsyncOpenAI(base_url=f"{site.url}/v1", api_key="none", max_retries=0, timeout=60)
         claude = anthropic.AsyncAnthropic(base_url=site.url, api_key="none", max_retries=0, timeout=60)
         for client in (gpt, claude):

@@ -8,6 +8,7 @@ from tests.conformance import (  # noqa: F401 - each puts its rows into the tabl
     ollama_rows,
     openai_chats,
     openai_completions,
+    openai_files,
     openai_rest,
 )
 from tests.conformance.bench import run_bench

@@ -60,7 +60,7 @@ def test_no_method_of_a_client_is_missing() -> None:
     wanted: dict[str, set[str]] = dict(zip(ORDER, (set(), set(), set()), strict=True))
     for name in (
         *("chat.completions", "chat.completions.messages", "completions", "embeddings", "models"),
-        *("responses", "responses.input_items", "responses.input_tokens"),
+        *("responses", "responses.input_items", "responses.input_tokens", "files", "batches"),
     ):
         wanted[ORDER[0]] |= set(_methods(_resource(gpt, name), f"{name}."))
     wanted[ORDER[1]] = set(_methods(ollama.AsyncClient())) - {"close"} - ELSEWHERE
