@@ -18,7 +18,7 @@ LANE_SLOTS = 300 // SLOT_S
 """Slots over which a lane's figures are taken."""
 SMOOTH = 3
 """Slots that a point of a plot is taken over: one alone holds too little."""
-_PLOTS = ("first_p50_s", "first_p95_s", "wait_p50_s", "wait_p95_s", "tokens_per_s", "batch")
+_PLOTS = ("first_p50_s", "first_p95_s", "wait_p50_s", "wait_p95_s", "tokens_per_s", "batch", "spared")
 _FAILED = ("backend_error", "expired")
 
 
@@ -34,6 +34,8 @@ class Figures:
     rates: Mapping[str, float]
     """Back end → tokens per second."""
     batches: Mapping[str, int]
+    cache: dict[str, Any] | None
+    """What the answer cache did; None: it was asked for nothing in all the time that is shown."""
     points: Mapping[int, tuple[float | None, ...]]
     """Slot → the points of the plots, as ``_PLOTS`` names them."""
 
@@ -60,6 +62,7 @@ def figures(slots: Slots, at: float, before: Figures | None = None) -> Figures:
         {lane: _times("first", found) for lane, found in recent.first.items()},
         {backend: _rate(count, SMOOTH) for backend, count in latest.tokens.items()},
         {str(size): count for size, count in sorted(recent.batch.items())},
+        _cache(recent) if total(slots, last, SLOTS).cache else None,
         {
             slot: known.get(slot) or _point(total(slots, slot, SMOOTH))
             for slot in range(last - SLOTS + 1 + SMOOTH, last + 1)
@@ -88,6 +91,7 @@ def glance(seen: Overview, known: Figures) -> dict[str, Any]:
         "dead": seen.dead,
         "minute": msgspec.to_builtins(known.minute),
         "batches": known.batches,
+        "cache": known.cache,
         "history": known.history(),
     }
 
@@ -110,7 +114,7 @@ def away(reason: str, at: float, before: dict[str, Any] | None) -> dict[str, Any
 def _point(counted: Counted) -> tuple[float | None, ...]:
     first, wait = of_people(counted.first), of_people(counted.wait)
     times = (_round(quantile(found, part)) for found in (first, wait) for part in (0.5, 0.95))
-    return (*times, _rate(counted.said, SMOOTH), _mean(counted.batch))
+    return (*times, _rate(counted.said, SMOOTH), _mean(counted.batch), _round(counted.spared))
 
 
 def _minute(counted: Counted) -> Minute:
@@ -127,6 +131,14 @@ def _minute(counted: Counted) -> Minute:
     )
 
 
+def _cache(counted: Counted) -> dict[str, Any]:
+    found = counted.cache
+    return {
+        "spared": _round(counted.spared),
+        "asked": found.total() - found["bypass"],
+    }
+
+
 def _times(name: str, found: Counter[int]) -> dict[str, Any]:
     return {f"{name}_p50_s": _round(quantile(found, 0.5)), f"{name}_p95_s": _round(quantile(found, 0.95))}
 
@@ -140,5 +152,5 @@ def _mean(sizes: Counter[int]) -> float | None:
     return round(sum(size * times for size, times in sizes.items()) / count, 2) if count else None
 
 
-def _round(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds, 3)
+def _round(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)

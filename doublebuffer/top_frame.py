@@ -63,18 +63,28 @@ def _figures(seen: Mapping[str, Any], paper: Paper) -> list[str]:
     oldest_s = max((lane["oldest_s"] for lane in seen["lanes"] if lane["name"] != "background"), default=0.0)
     first_s, first_95_s = minute["first_p50_s"], minute["first_p95_s"]
     mean, count = minute["mean_batch"], sum(seen["batches"].values())
-    rate, minute_rate = history["tokens_per_s"][-1], minute["tokens_per_s"]
+    rate = history["tokens_per_s"][-1]
     rows = [
         ("First word", _time(first_s), f"95 % under {_time(first_95_s)}" if first_s is not None else "", "first_p50_s"),
         ("Waiting", str(seen["waiting"]), f"longest for {_time(oldest_s)}" if seen["waiting"] else "", "wait_p50_s"),
-        ("Tokens/s", short(rate), f"{short(minute_rate)} over a minute", "tokens_per_s"),
+        ("Tokens/s", *_tokens(rate, minute["tokens_per_s"], seen["running"]), "tokens_per_s"),
         ("Batches", "–" if mean is None else f"{mean:.1f}", f"{count} in 5 min" if count else "", "batch"),
     ]
+    if cache := seen.get("cache"):
+        spared = "–" if cache["spared"] is None else f"{cache['spared']:.0%}"
+        rows.append(("Cache", spared, f"of {cache['asked']} in 5 min", "spared"))
     told = []
     for name, value, about, plot in rows:
         text = f"{fit(name, 11)} {paper.ink(fit(value, 8), 'strong')} {paper.ink(fit(about, 22), 'soft')}"
         told.append(f"{text} {paper.ink(_plot(history[plot], max(0, paper.width - _PLOT_FROM)), 'accent')}".rstrip())
     return told
+
+
+def _tokens(rate: float, minute_rate: float, running: int) -> tuple[str, str]:
+    """They are told some seconds late: it is not none for having none yet."""
+    if running and not rate and not minute_rate:
+        return "–", "told in a few seconds"
+    return short(rate), f"{short(minute_rate)} over a minute"
 
 
 def _plot(values: Sequence[float | None], width: int) -> str:

@@ -21,14 +21,18 @@ REMEMBERED = 2000
 
 
 class Watch:
-    def __init__(self, store: Store, pools: Mapping[str, Pool], embedding_pools: Mapping[str, Pool]) -> None:
+    """``caching``: answers are kept here, though nobody may have asked for one yet."""
+
+    def __init__(
+        self, store: Store, pools: Mapping[str, Pool], embedding_pools: Mapping[str, Pool], *, caching: bool
+    ) -> None:
         lanes, embeddings = ([pool.lanes for pool in some.values()] for some in (pools, embedding_pools))
         self._lookout = Lookout(store, lanes, embeddings)
         self._reading = asyncio.Lock()
         self._read_at = float("-inf")
         self._for_all = self._for_admins = b""
         self._refs: OrderedDict[str, str] = OrderedDict()
-        self._about = {"version": version("doublebuffer")}
+        self._about = {"version": version("doublebuffer"), "caching": caching}
 
     async def look(self, *, admin: bool) -> bytes:
         """As JSON."""

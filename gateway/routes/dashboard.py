@@ -59,7 +59,7 @@ def dashboard_routes(services: Services) -> APIRouter:
     settings = services.settings
     sessions = Sessions(services.store, Keyring(settings.api_keys))
     brake = Brake(services.store)
-    watch = Watch(services.store, services.pools, services.embedding_pools)
+    watch = Watch(services.store, services.pools, services.embedding_pools, caching=services.answers is not None)
     pools = [*services.pools.values(), *services.embedding_pools.values()]
     cors = Cors(settings.cors_origins)
     page = Page()

@@ -136,6 +136,18 @@ def test_figures_are_of_what_was_counted() -> None:
     assert told["batches"] == {"2": 2, "4": 1}
     assert told["lanes"][0]["first_p50_s"] == told["minute"]["first_p50_s"]
     assert told["engines"][0]["tokens_per_s"] == 10.0
+    assert told["cache"] is None
+
+
+def test_the_cache_is_told_of_once_it_was_asked() -> None:
+    last = last_slot(1000.0)
+    found = read_counts({"cache:hit": 2, "cache:joined": 1, "cache:miss": 3, "cache:bypass": 7})
+    told = glance(seen([engine()]), figures({last: found}, 1000.0))
+    assert told["cache"] == {"spared": 0.5, "asked": 6}
+    assert told["history"]["spared"][-1] == 0.5
+    long_ago = glance(seen([engine()]), figures({last - 100: found}, 1000.0))
+    assert long_ago["cache"] == {"spared": None, "asked": 0}
+    assert long_ago["history"]["spared"][-1] is None
 
 
 def test_points_that_do_not_change_are_kept() -> None:

@@ -1,85 +1,24 @@
-"""The page in a real Chromium: under load, empty, with dead engines, without Redis, on a phone, in the dark.
-
-DASHBOARD_PICTURES names a folder to keep its pictures in, for somebody to look at.
-"""
+"""The page in a real Chromium: under load, empty, with dead engines, without Redis, on a phone, in the dark."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from buffer.backend import ModelInfo
 from buffer.job import Content
 from buffer.load import publish_state
-from buffer.setting_values import ApiKey
 from buffer.store import open_store
 from gateway.app import create_app
-from tests.dashboard.chromium import Browser, Page, run_chromium
+from tests.dashboard.chromium import Browser
+from tests.dashboard.page_rig import CONTRAST, LIVE, opened
 from tests.gateway.rig import Rig, ollama, rig, served
 from tests.rig.redis_server import run_redis
 
 pytestmark = [pytest.mark.debian, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(90)]
-CONTRAST = """(() => {
-  const known = new Map();
-  const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
-  const rgb = (colour) => {
-    if (known.has(colour)) return known.get(colour);
-    canvas.clearRect(0, 0, 1, 1);
-    canvas.fillStyle = colour;
-    canvas.fillRect(0, 0, 1, 1);
-    const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data;
-    known.set(colour, [r, g, b, a / 255]);
-    return known.get(colour); };
-  const over = ([r, g, b, a], [x, y, z]) => [r * a + x * (1 - a), g * a + y * (1 - a), b * a + z * (1 - a)];
-  const behind = (node) => { const layers = [];
-    for (let at = node; at; at = at.parentElement) {
-      const style = getComputedStyle(at);
-      const tint = style.backgroundImage.match(/(?:rgba?|color)\\([^)]*\\)/);
-      if (tint) layers.push(rgb(tint[0]));
-      layers.push(rgb(style.backgroundColor));
-    }
-    return layers.reverse().reduce((below, layer) => over(layer, below), [255, 255, 255]); };
-  const light = (c) => c.map((v) => v / 255).map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
-    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-  const found = [];
-  for (const node of document.querySelectorAll('body *')) {
-    const own = [...node.childNodes].some((it) => it.nodeType === 3 && it.textContent.trim());
-    if (!own || !node.checkVisibility() || node.closest('.skip, noscript')) continue;
-    const ground = behind(node);
-    const [a, b] = [light(over(rgb(getComputedStyle(node).color), ground)), light(ground)];
-    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    if (ratio < 4.5) found.push([node.textContent.trim().slice(0, 40), Number(ratio.toFixed(2))]);
-  }
-  return found;
-})()"""
-"""Texts that are too pale to be read: less than 4.5 to 1."""
-LIVE = "document.getElementById('beat-text').textContent === 'live'"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    async with run_chromium() as running:
-        yield running
-
-
-@pytest.fixture
-def pictures(tmp_path: Path) -> Path:
-    folder = Path(os.environ.get("DASHBOARD_PICTURES", "") or tmp_path)
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-async def opened(page: Page, url: str, *, scheme: str = "light") -> None:
-    await page.size(1280)
-    await page.scheme(scheme)
-    await page.open(f"{url}/dashboard")
-    await page.until(LIVE)
 
 
 async def busy(r: Rig, group: asyncio.TaskGroup) -> list[asyncio.Task[Any]]:
@@ -229,38 +168,3 @@ async def test_a_page_that_nobody_sees_asks_for_nothing(browser: Browser) -> Non
         await page.run(hide % "visible" + event)
         await page.until(LIVE)
         assert len(page.asked) > before
-
-
-async def test_signing_in_and_out(browser: Browser, pictures: Path) -> None:
-    async with (
-        rig(api_keys=[ApiKey(name="ann", key="k-ann"), ApiKey(name="bob", key="k-bob")]) as r,
-        browser.page() as page,
-    ):
-        await page.size(1280)
-        await page.open(f"{r.url}/dashboard")
-        await page.picture(pictures / "sign-in.png")
-        assert await page.run(CONTRAST) == []
-        await page.type("wrong")
-        await page.press("Enter")
-        await page.until("document.querySelector('#why')?.textContent === 'Nobody has this key.'")
-        await page.type("k-ann")
-        await page.press("Enter")
-        await page.until(LIVE)
-        assert "ann" in await page.text("#sign-out")
-        assert await page.run("document.cookie") == ""
-        assert not any("k-ann" in url for url in page.asked)
-        await page.run("document.querySelector('#sign-out button').click()")
-        await page.until("document.querySelector('#key') !== null")
-
-
-async def test_a_plot_can_be_read_by_keyboard(browser: Browser) -> None:
-    async with rig() as r, browser.page() as page:
-        for _ in range(3):
-            r.telemetry.recent.said("engine", 50)
-        await opened(page, r.url)
-        await page.run("document.querySelectorAll('.tile svg')[2].focus()")
-        await page.press("ArrowLeft")
-        read = "document.querySelectorAll('.tile')[2].querySelector('.ends span').textContent"
-        await page.until(f"{read}.includes('per second')")
-        label = await page.run("document.querySelectorAll('.tile svg')[2].getAttribute('aria-label')")
-        assert label.startswith("Tokens per second over ten minutes")

@@ -18,6 +18,7 @@ import pytest
 
 from buffer.glance import away, figures, for_admins, glance
 from buffer.overview import LaneView, LetterView
+from buffer.recent import last_slot, read_counts
 from buffer.setting_values import ApiKey
 from doublebuffer.top_frame import frame
 from doublebuffer.top_paper import Paper, columns, fit, plain, wrap
@@ -41,6 +42,17 @@ def test_a_frame_tells_what_the_page_tells() -> None:
     assert re.search(r"^fast +4 █+·+ +9\.0 s +3 ", text, re.MULTILINE)
     assert re.search(r"^big +vLLM +up +███····· 3/8 +████···· 500/1\.0k ", text, re.MULTILINE)
     assert re.search(r"^old +vLLM +down +Back end 'old' cannot be reached\.$", text, re.MULTILINE)
+
+
+def test_the_cache_has_a_line_where_there_is_one() -> None:
+    last = last_slot(1000.0)
+    known = figures({last: read_counts({"cache:hit": 2, "cache:miss": 1})}, 1000.0)
+    overview = {"version": "1"} | glance(seen([engine(jobs=1)]), known)
+    text = "\n".join(frame(overview, Paper(80, 24, False)))
+    assert re.search(r"^Cache +67% +of 3 in 5 min ", text, re.MULTILINE)
+    # Some run, and their tokens were not told yet.
+    assert re.search(r"^Tokens/s +– +told in a few seconds", text, re.MULTILINE)
+    assert "Cache" not in "\n".join(shown(seen([engine()])))
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 140])

@@ -1,6 +1,6 @@
 // First words, waits, tokens and batches: now, and over the last ten minutes.
 import { Bars, Line } from './plot.js';
-import { duration, el, number, plural, short, write } from './words.js';
+import { duration, el, number, plural, short, show, write } from './words.js';
 
 function tile(title, plot) {
   const big = el('p', 'big');
@@ -13,8 +13,10 @@ const tiles = {
   wait: tile('Waiting', new Line()),
   tokens: tile('Tokens per second', new Line()),
   batch: tile('Batches', new Bars()),
+  cache: tile('Answer cache', new Line()),
 };
-document.getElementById('tiles').append(...Object.values(tiles).map((it) => it.node));
+const box = document.getElementById('tiles');
+box.append(...Object.values(tiles).map((it) => it.node));
 
 function figure(node, text) {
   const [, value, unit] = /^(\S+) ?(.*)$/.exec(text);
@@ -56,8 +58,10 @@ export function drawTiles(seen) {
   times(tiles.wait, history.wait_p50_s, history.wait_p95_s, 'Time in the queue', history);
 
   const rates = history.tokens_per_s;
-  figure(tiles.tokens.big, short(rates.at(-1) ?? 0));
-  write(tiles.tokens.small, `${short(minute.tokens_per_s)} over the last minute`);
+  // Tokens are told some seconds late: it is not none for having none yet.
+  const late = seen.running && !rates.at(-1) && !minute.tokens_per_s;
+  figure(tiles.tokens.big, late ? '–' : short(rates.at(-1) ?? 0));
+  write(tiles.tokens.small, late ? 'told in a few seconds' : `${short(minute.tokens_per_s)} over the last minute`);
   tiles.tokens.plot.draw(rates, {
     least: 10,
     span: '10 min ago',
@@ -66,7 +70,26 @@ export function drawTiles(seen) {
   });
 
   batches(seen.batches, minute.mean_batch ?? latest(history.batch));
+  cache(seen.cache, history, Boolean(seen.cache || seen.caching));
 }
+
+// Of the answers that may be kept: the part for which no engine had to work.
+function cache(known, history, shown) {
+  show(tiles.cache.node, shown);
+  box.classList.toggle('five', shown);
+  const { spared = null, asked = 0 } = known ?? {};
+  figure(tiles.cache.big, percent(spared));
+  write(tiles.cache.small, asked ? `of ${number(asked)} in 5 min needed no engine` : 'nobody asked in 5 min');
+  const values = history.spared;
+  tiles.cache.plot.draw(values, {
+    least: 1,
+    span: '10 min ago',
+    sentence: `Requests that the cache answered, over ten minutes: ${spared === null ? 'nobody asked lately' : `${percent(spared)} in the last five`}. Arrow keys read the points.`,
+    read: (i) => `${when((values.length - 1 - i) * history.slot_s)}: ${values[i] === null ? 'nobody asked' : percent(values[i])}`,
+  });
+}
+
+const percent = (part) => (part === null ? '–' : `${Math.round(part * 100)} %`);
 
 function batches(counts, mean) {
   const sizes = Object.keys(counts).map(Number);
