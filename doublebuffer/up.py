@@ -85,7 +85,7 @@ class _House:
         return self.settings.model_copy(update={"backends": list(specs)})
 
     async def _serve(self, specs: Sequence[BackendSpec]) -> None:
-        app = create_app(self._with(specs), self.store, telemetry=self.telemetry)
+        app = create_app(self._with(specs), self.store, telemetry=self.telemetry, runs_batches=True)
         try:
             drain_s = self.settings.drain_seconds
             await serve(app, self.listener, self.stop, drain_s=drain_s, last_call=app.end_answers)

@@ -11,7 +11,9 @@ from importlib.metadata import version
 from fastapi import FastAPI
 
 from buffer.cache import Shelf
+from buffer.carrying import NO_CLUSTER, carries
 from buffer.files import Files
+from buffer.job import Failure
 from buffer.listening import Listening
 from buffer.model_records import Families
 from buffer.offline import Offline
@@ -30,6 +32,7 @@ from gateway.intake import Intake
 from gateway.joining import Joining
 from gateway.management import Management
 from gateway.middleware import Front, install_log_filter
+from gateway.offline.runner import Runner
 from gateway.pools import Pool, open_embedding_pools, open_pools
 from gateway.relay import Relay
 from gateway.routes.account import account_routes
@@ -60,10 +63,12 @@ def create_app(
     *,
     telemetry: Telemetry | None = None,
     timing: Timing | None = None,
+    runs_batches: bool = False,
 ) -> Front:
     """The ASGI application on a store that is open, and stays its opener's to close.
 
-    ``telemetry``: shared with a worker in the same process. Its lifespan has to be run: it is what reads the answers.
+    ``telemetry``: shared with a worker in the same process. ``runs_batches``: offline ones that no batch worker does
+    run in it. Its lifespan has to be run: it is what reads the answers.
     """
     install_log_filter()
     telemetry = telemetry or Telemetry()
@@ -119,6 +124,9 @@ def create_app(
                     group.create_task(files.keep_swept()),
                     group.create_task(telemetry.recent.run(store)),
                 ]
+                if runs_batches and carries(settings.redis_url):
+                    runner = Runner(services, services.offline, files, lease_s=settings.lease_seconds)
+                    running.append(group.create_task(runner.run()))
                 yield
                 for task in running:
                     task.cancel()
@@ -160,7 +168,8 @@ def create_app(
     app.include_router(model_routes(services))
     app.include_router(request_routes(services, heartbeat_s=timing.heartbeat_s))
     app.include_router(file_routes(services))
-    app.include_router(batch_routes(services, _begun, None))
+    no_batches = None if carries(settings.redis_url) else Failure(NO_CLUSTER, 400, "unsupported")
+    app.include_router(batch_routes(services, _begun, no_batches))
     app.include_router(account_routes())
     app.include_router(cache_routes(services))
     app.include_router(management_routes(services, heartbeat_s=timing.heartbeat_s))

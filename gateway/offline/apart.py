@@ -57,6 +57,7 @@ async def apart(settings: Settings, store: Store, telemetry: Telemetry, pools: l
         running = [group.create_task(inbox.run()) for inbox in inboxes]
         running += [
             group.create_task(parts.embeddings.tidy()),
+            group.create_task(catalog.run()),
             group.create_task(telemetry.recent.run(store)),
         ]
         try:
