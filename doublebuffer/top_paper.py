@@ -43,7 +43,8 @@ def fit(text: str, width: int) -> str:
 
 def wrap(text: str, width: int, most: int) -> list[str]:
     """In at most so many lines, broken between words where that can be; the last one is cut."""
-    text, lines = plain(text), []
+    text = plain(text)
+    lines: list[str] = []
     while columns(text) > width and len(lines) < most - 1:
         part = _beginning(text, width + 1).rpartition(" ")[0] or _beginning(text, width)
         lines.append(part)
