@@ -4,7 +4,7 @@
 local key, me, mine, lease = P .. 'batch:' .. ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local v = call('HMGET', key, 'status', 'holder', 'until', 'fence')
 local status, holder, till, fence = v[1], v[2], tonumber(v[3] or '0'), tonumber(v[4] or '0')
-if not status or (status ~= 'validating' and status ~= 'in_progress' and status ~= 'finalizing' and status ~= 'cancelling') then
+if status ~= 'validating' and status ~= 'in_progress' and status ~= 'finalizing' and status ~= 'cancelling' then
   return 0
 end
 if mine > 0 then

@@ -5,15 +5,23 @@ from __future__ import annotations
 import itertools
 import os
 
+import pytest
 from redis.exceptions import ResponseError
 
 from buffer import scripting
+from buffer.file_record import FileLost, NoRoom
 from buffer.lanes import Lanes
+from buffer.offline import Superseded, UnknownFile
 from buffer.store import StoreUnavailable, open_store
 from tests.buffer.conftest import without_lifetime
 from tests.buffer.guards.changing import script_text
 from tests.buffer.guards.mutants import Mutant, Test
 
+FAILURES = (
+    *(AssertionError, pytest.fail.Exception, LookupError, ValueError),
+    *(ResponseError, StoreUnavailable, NoRoom, FileLost, Superseded, UnknownFile),
+)
+"""What a test of a guard ends with that does not hold."""
 _numbers = itertools.count(1)
 
 
@@ -25,7 +33,7 @@ async def run(url: str | None, test: Test) -> str:
         await test(lanes)
         left = await without_lifetime(lanes)
         return f"no lifetime: {left}" if left else ""
-    except (AssertionError, LookupError, ResponseError, StoreUnavailable, ValueError) as error:
+    except FAILURES as error:
         return f"{type(error).__name__}: {error}"
     finally:
         await store.aclose()
