@@ -198,10 +198,13 @@ async def _until(terminal: int, *words: str) -> str:
     """What was written, once all of these words have been."""
     os.set_blocking(terminal, False)
     told = b""
-    async with asyncio.timeout(30):
-        while not all(word in told.decode(errors="replace") for word in words):
-            try:
-                told += os.read(terminal, 65536)
-            except BlockingIOError:
-                await asyncio.sleep(0.02)
+    try:
+        async with asyncio.timeout(30):
+            while not all(word in told.decode(errors="replace") for word in words):
+                try:
+                    told += os.read(terminal, 65536)
+                except BlockingIOError:
+                    await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise AssertionError(f"it wrote {told.decode(errors='replace')!r}") from None
     return told.decode(errors="replace")
