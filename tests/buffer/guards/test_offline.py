@@ -96,9 +96,7 @@ async def test_a_file_that_stays_longer_does_not_go_earlier(lanes: Lanes) -> Non
 # --- offline_hold
 
 
-@guard(
-    "offline_hold", " or (status ~= 'validating' and status ~= 'in_progress' and status ~= 'finalizing'", " or (true"
-)
+@guard("offline_hold", " and status ~= 'in_progress'", "")
 async def test_what_is_open_is_held(lanes: Lanes) -> None:
     offline = house(lanes)
     one, fence = await running(offline)
