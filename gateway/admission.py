@@ -71,7 +71,7 @@ class Admission:
             drain = self._drains.get((job.model, lane))
             if drain is None:
                 continue
-            self._tell(drain, known)
+            self._tell(drain, job.model, known)
             ahead = drain.waiting + asked[job.model, lane]
             now_at = self._clock()
             verdict = admit(
@@ -103,7 +103,7 @@ class Admission:
         """It is on its way to the queue. Once it has begun or will not, ``began`` or ``left`` has to be called."""
         model, lane = job.model, job.lane
         drains = [self._drain(model, lane)]
-        self._tell(drains[0], known)
+        self._tell(drains[0], model, known)
         expected_s = self._wait_s(model, drains[0], 1, known)
         if lane != _BACKGROUND:
             drains.append(self._drain(model, _ALL))
@@ -163,8 +163,13 @@ class Admission:
         """The part of what waits, and of what starts, that is this gateway's."""
         return self._part.value or 1.0
 
-    def _tell(self, drain: Drain, known: Outlook) -> None:
+    def _tell(self, drain: Drain, model: str, known: Outlook) -> None:
+        """What back ends tell; else the lane's part of what all lanes of the model are seen to start. Not of long jobs:
+        an engine's memory may have room for few of them, however many others start."""
         drain.told_s = known.told_s / self._mine()
+        every = self._drains.get((model, _ALL))
+        if not drain.told_s and not known.alone_s and every is not None and drain.waiting:
+            drain.told_s = every.usual_s(ahead=every.waiting) * every.waiting / drain.waiting
 
     def _drain(self, model: str, lane: str) -> Drain:
         drain = self._drains.setdefault((model, lane), Drain())

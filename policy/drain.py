@@ -33,8 +33,8 @@ class Drain:
 
     waiting: int = 0
     told_s: float = 0.0
-    """What back ends tell that a gap would be; 0: they tell nothing. It counts as much as ``FEW`` gaps that were
-    seen."""
+    """What a gap would be by all else that is known; 0: nothing is. It counts as much as ``FEW`` gaps that were seen,
+    or as half of those that are looked at."""
     _gap_s: Average = field(default_factory=lambda: Average(weight=0.2))
     _off_s: Average = field(default_factory=lambda: Average(weight=0.2, value=0.0))
     """How far the gaps lie from their mean."""
@@ -90,8 +90,8 @@ class Drain:
             return usual_s
         count = min(MANY, math.ceil(ahead))
         gaps = list(self._gaps)[-count:]
-        if self.told_s and len(gaps) < FEW:
-            gaps += [self.told_s] * (FEW - len(gaps))
+        if self.told_s:
+            gaps += [self.told_s] * (max(FEW, count // 2) - len(gaps))
         mean_s = sum(gaps) / len(gaps)
         off_s = sum(abs(gap_s - mean_s) for gap_s in gaps) / len(gaps)
         return min(usual_s, mean_s + off_s * SPREAD / math.sqrt(ahead))

@@ -7,7 +7,6 @@ import random
 import secrets
 import time
 from collections import deque
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -211,38 +210,3 @@ async def test_background_work_and_what_joins_is_never_refused() -> None:
         asks.append(group.create_task(place.ask("later", headers=quiet)))
         await asyncio.wait(asks)
         assert [task.result().status_code for task in asks] == [200] * 4
-
-
-def test_a_gateway_that_has_seen_nothing_goes_by_what_back_ends_tell() -> None:
-    it, clock, _ = admission(refuse_wait_seconds=5.0)
-    known = Outlook(told_s=2.0, places=2)
-    came = 0
-    for k in range(60):
-        with suppress(Refusal):
-            it.check([(job(), known)])
-            it.came(job(f"j{k}"), known)
-            came += 1
-    assert came == 4, "two in the free places, and two that wait for two and four seconds"
-    for k in range(2):
-        it.began(f"j{k}")
-    clock.now_at = 1.9
-    it.left("j0")
-    it.began("j2")
-    it.check([(job(), known)])
-    for k in range(4):
-        it.left(f"j{k}")
-    clock.now_at = 3_600.0
-    it.check([(job(), known)])
-    assert not it._busy
-    assert not it._running
-
-
-def test_what_others_gateways_have_waiting_makes_the_told_gap_longer() -> None:
-    it, clock, _ = admission(refuse_wait_seconds=10.0)
-    known = Outlook(told_s=1.0, places=1)
-    it.came(job("mine"), known)
-    it.waits(10)
-    clock.now_at = 1.0
-    with pytest.raises(Refusal) as refused:
-        it.check([(job(), known)])
-    assert "(20 s) is over the 10 s" in refused.value.failure.message

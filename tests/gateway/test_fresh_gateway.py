@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
+
+import pytest
 
 from buffer.load import read_states
+from gateway.refusal import Refusal
+from policy.outlook import NOTHING, Outlook
 from tests.gateway.one_place import Place, one_place
 from tests.gateway.rig import until
+from tests.gateway.test_admission import admission, job
 
 
 async def learned(place: Place) -> bool:
@@ -42,3 +48,55 @@ async def test_the_first_burst_is_not_let_in_whole() -> None:
     assert len(told) >= 20, "all forty were let in"
     assert len(waited) >= 3
     assert max(waited) < 4.5
+
+
+def test_a_gateway_that_has_seen_nothing_goes_by_what_back_ends_tell() -> None:
+    it, clock, _ = admission(refuse_wait_seconds=5.0)
+    known = Outlook(told_s=2.0, places=2)
+    came = 0
+    for k in range(60):
+        with suppress(Refusal):
+            it.check([(job(), known)])
+            it.came(job(f"j{k}"), known)
+            came += 1
+    assert came == 4, "two in the free places, and two that wait for two and four seconds"
+    for k in range(2):
+        it.began(f"j{k}")
+    clock.now_at = 1.9
+    it.left("j0")
+    it.began("j2")
+    it.check([(job(), known)])
+    for k in range(4):
+        it.left(f"j{k}")
+    clock.now_at = 3_600.0
+    it.check([(job(), known)])
+    assert not it._busy
+    assert not it._running
+
+
+def test_a_lane_that_others_pass_goes_by_what_all_of_them_do() -> None:
+    """Thirty wait while others start three times a second; at last the first of them goes, and then one each second."""
+    it, clock, _ = admission(refuse_wait_seconds=120.0)
+    for k in range(30):
+        it.came(job(f"normal{k}"), NOTHING)
+    for k in range(50):
+        it.came(job(f"first{k}", lane="fast"), NOTHING)
+        clock.now_at += 0.3
+        it.began(f"first{k}")
+        it.left(f"first{k}")
+    for k in range(12):
+        it.began(f"normal{k}")
+        it.check([(job(), NOTHING)])
+        it.came(job(f"more{k}"), NOTHING)
+        clock.now_at += 1.0
+
+
+def test_what_other_gateways_have_waiting_makes_the_told_gap_longer() -> None:
+    it, clock, _ = admission(refuse_wait_seconds=10.0)
+    known = Outlook(told_s=1.0, places=1)
+    it.came(job("mine"), known)
+    it.waits(10)
+    clock.now_at = 1.0
+    with pytest.raises(Refusal) as refused:
+        it.check([(job(), known)])
+    assert "(20 s) is over the 10 s" in refused.value.failure.message

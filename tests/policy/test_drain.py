@@ -103,6 +103,18 @@ def test_one_gap_that_held_up_all_is_not_counted_for_each_of_many() -> None:
     assert drain.wait_s(21, at) < 40.0
 
 
+def test_the_first_gap_may_be_an_odd_one() -> None:
+    """As it was seen on a busy machine: the lane was passed for 17 s, while others started twice a second."""
+    drain = Drain(told_s=0.5)
+    for _ in range(34):
+        drain.came(0.0)
+    drain.went(17.06)
+    assert 17.0 < drain.wait_s(34, 17.1) < 100.0, "of the gap alone, nine minutes"
+    for k in range(20):
+        drain.went(19.1 + 2 * k)
+    assert drain.wait_s(14, 57.1) > 25.0, "what is seen again and again is believed"
+
+
 def test_the_wait_never_falls_with_more_ahead() -> None:
     drain = Drain()
     for _ in range(80):
