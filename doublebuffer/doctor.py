@@ -15,6 +15,7 @@ from buffer.trouble import CAUGHT
 from doublebuffer.discovery import PLACES, Place, discover
 from doublebuffer.doctor_engines import address_findings, engine_findings, window_findings
 from doublebuffer.doctor_house import House, house_findings, pools_of, read_house
+from doublebuffer.doctor_offline import offline_findings
 from doublebuffer.doctor_redis import TOPIC, redis_findings
 from doublebuffer.doctor_report import Finding, Report, fine, wrong
 from doublebuffer.doctor_simulated import no_engine
@@ -90,6 +91,7 @@ async def _redis(settings: Settings) -> tuple[list[Finding], House]:
         findings = await redis_findings(settings, store)
         try:
             house = await read_house(store, pools_of([spec.pool for spec in settings.backends]))
+            findings += await offline_findings(settings, store)
         except (StoreUnavailable, *CAUGHT):
             return findings, House()
         return [*findings, *house_findings(house)], house
