@@ -81,7 +81,7 @@ async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene
         engine = await stack.enter_async_context(run_command("simulate", "--port", "0", "--time-scale", "0.2"))
         await engine.has_said(r"^  address ")
         backends = json.dumps([{"name": "simulated", "kind": "vllm", "url": engine.url}])
-        gateway = await stack.enter_async_context(run_command("gateway", "--port", "0", *flags))
+        gateway = await stack.enter_async_context(run_command("gateway", "--port", "0", "--cache", *flags))
         ports = ("--metrics-port", str(free_port()))
         cards = {"PYTHONPATH": str(Path(__file__).with_name("nvml"))}
         worker = await stack.enter_async_context(
@@ -112,13 +112,17 @@ def prompts(number: int) -> Iterator[str]:
 
 
 async def keep_asking(client: httpx.AsyncClient, number: int) -> None:
-    """One chat after the other, short ones and longer ones, by either API."""
+    """One chat after the other, short ones and longer ones, by either API; and one that everybody asks, that may be
+    answered from the cache."""
     for prompt in prompts(number):
         body = {"model": MODEL, "messages": [{"role": "user", "content": prompt}], "stream": True}
         if number % 2:
             answer = await client.post("/v1/chat/completions", json=body | {"max_tokens": 12})
         else:
             answer = await client.post("/api/chat", json=body | {"options": {"num_predict": 12}})
+        assert answer.status_code == 200, answer.text
+        asked = {"model": MODEL, "messages": [{"role": "user", "content": "What is it about?"}], "temperature": 0}
+        answer = await client.post("/v1/chat/completions", json=asked | {"max_tokens": 4, "reasoning_effort": "none"})
         assert answer.status_code == 200, answer.text
 
 
