@@ -78,6 +78,11 @@ class Beginning(Protocol):
         dry."""
         ...
 
+    @property
+    def tries(self) -> bool:
+        """It goes whole, since its engine may refuse it as a whole: whether it does is seen from its answer."""
+        ...
+
     async def read(self, upto: int) -> None:
         """Has the engine read the first ``upto`` tokens, and no more. Cancelling closes the connection, which stops
         the engine. Raises ``BackendError``.

@@ -17,9 +17,9 @@ import msgspec
 from backends.base import NO_MODEL, BackendError
 from backends.client import Client, decode_json
 from backends.exchange import Patience, Stream
-from backends.failures import early_end, from_payload
+from backends.failures import early_end
+from backends.part import check, part_of
 from backends.telling import idle_slots, vllm_question
-from backends.wire import Events, LineTooLongError
 from buffer.backend import Kind
 from buffer.job import Usage
 from buffer.tracing import headers_of_attempt
@@ -50,6 +50,8 @@ class Beginnings:
         self._remembers = False
         self._missing = False
         """It does not tell tokens, at least till the next look."""
+        self.cuts = False
+        """It was seen to answer where prompt and ``max_tokens`` go beyond its context. Older ones refuse that."""
         self._forgotten = 0
         self._forgotten_at = 0.0
         self._slots = 0
@@ -92,7 +94,7 @@ class Beginnings:
             return None
         if slot is None and self.kind == "llamacpp":
             return None
-        return Remembered(self, fields, tokens, slot)
+        return Remembered(self, fields, tokens, slot, beyond=self.kind == "vllm" and _beyond(fields, tokens, context))
 
     def freed(self, slot: int | None) -> None:
         if slot is not None:
@@ -162,8 +164,12 @@ class Beginnings:
 class Remembered:
     """See ``backends.base.Beginning``."""
 
-    def __init__(self, home: Beginnings, fields: Mapping[str, Any], tokens: list[int], slot: int | None) -> None:
+    def __init__(
+        self, home: Beginnings, fields: Mapping[str, Any], tokens: list[int], slot: int | None, *, beyond: bool
+    ) -> None:
         self._home = home
+        self._beyond = beyond
+        """Prompt and answer may go beyond the context."""
         self._fields = fields
         self._tokens = tokens
         self._slot = slot
@@ -180,30 +186,23 @@ class Remembered:
         return 2 if self._slot is None else 1
 
     @property
+    def tries(self) -> bool:
+        """An engine that refuses it does so before it reads a word of it, and in its own words."""
+        return self._beyond and not self._home.cuts
+
+    @property
     def place(self) -> dict[str, int]:
         """What leads a request to where the engine remembers."""
         return {} if self._slot is None else {"id_slot": self._slot}
 
     async def read(self, upto: int) -> None:
         upto = min(upto, self.tokens)
-        path, part = self._part(self._tokens[:upto])
         home = self._home
+        path, part = part_of(home.kind, self._fields, self._tokens[:upto], self.place)
         headers = {"X-Request-Id": f"part-{secrets.token_hex(8)}", **headers_of_attempt()}
         body = msgspec.json.encode(part)
         check(home.client, await home.whole(path, body, first_s=home.patience.first_s, headers=headers))
         self._read = max(self._read, upto)
-
-    def _part(self, tokens: Sequence[int]) -> tuple[str, dict[str, Any]]:
-        fields: dict[str, Any] = {"model": self._fields["model"], "prompt": tokens, "temperature": 0}
-        if self._home.kind == "vllm":
-            fields |= {"max_tokens": 1}
-            salt = self._fields.get("cache_salt")
-            return "/v1/completions", fields if salt is None else fields | {"cache_salt": salt}
-        # As a stream, since of these it notes at once that nobody listens any more.
-        fields |= {"n_predict": 0, "cache_prompt": True, "stream": True, "response_fields": ["tokens_cached"]}
-        if "lora" in self._fields:
-            fields["lora"] = self._fields["lora"]
-        return "/completion", fields | self.place
 
     def close(self) -> None:
         self._home.freed(self._slot)
@@ -211,23 +210,24 @@ class Remembered:
     async def noted(self, stream: Stream) -> Stream:
         """The answer's events; from the counts among them it is seen whether the engine remembered."""
         async with aclosing(stream):
-            async for events in stream:
+            async for events in self._tried(stream) if self._beyond else stream:
                 for event in events:
                     if isinstance(event, Usage) and event.cached is not None and self._read:
                         self._home.found(self._read, event.cached)
                         self._read = 0
                 yield events
 
+    async def _tried(self, stream: Stream) -> Stream:
+        try:
+            async for events in stream:
+                self._home.cuts = True
+                yield events
+        except BackendError as error:
+            # It may be another version since.
+            self._home.cuts = self._home.cuts and error.kind != "client"
+            raise
 
-def check(client: Client, answer: bytes) -> None:
-    """Looks for an error in the answer to a part, whole or streamed. Raises ``BackendError``."""
-    events = Events()
-    try:
-        payloads = [answer] if answer.startswith(b"{") else [*events.feed(answer), *events.flush()]
-    except LineTooLongError:
-        payloads = []
-    if not payloads:
-        raise early_end(client.name, "closed the connection before it had read the prompt")
-    told = decode_json(client.name, payloads[-1])
-    if isinstance(told, dict) and told.get("error"):
-        raise client.hushed(from_payload(client.name, told["error"]))
+
+def _beyond(fields: Mapping[str, Any], tokens: Sequence[int], context: int) -> bool:
+    most = fields.get("max_tokens")
+    return context > 0 and isinstance(most, int) and len(tokens) + most > context

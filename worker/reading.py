@@ -32,8 +32,9 @@ async def read_in_pieces(hand: Hand) -> AsyncIterator[Beginning | None]:
     if hand.upto:
         model = engine.upstream(hand.job.model) or hand.chat.model
         beginning = await engine.backend.beginning(hand.chat, upstream_model=model)
-    if beginning is None:
+    if beginning is None or beginning.tries:
         hand.may_read(0)
+    if beginning is None:
         yield None
         return
     try:
