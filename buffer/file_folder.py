@@ -20,6 +20,8 @@ _WORK = re.compile(r"batch_[0-9a-f]{32}")
 DRAFT_S = 86_400.0
 WORK_S = 3 * 86_400.0
 """What is older and still there was left by a process that died: an open batch is younger."""
+ENDED_S = 3600.0
+"""How long what an ended batch needed stays: a Redis that comes back a second older may ask for it once more."""
 
 
 class Folder:
@@ -54,8 +56,18 @@ class Folder:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return folder / name
 
+    def ended(self, batch: str) -> None:
+        """From now on it is ``ENDED_S`` until what this batch needed may go."""
+        if _WORK.fullmatch(batch) and (self._work / batch).is_dir():
+            os.utime(self._work / batch)
+
+    def works(self) -> list[tuple[str, float]]:
+        """The batches of which there is something, and for how many seconds nothing new came to it."""
+        now = time.time()
+        return [(entry.name, _age_s(entry, now)) for entry in _entries(self._work) if _WORK.fullmatch(entry.name)]
+
     def clear(self, batch: str) -> None:
-        """An offline batch has ended: what it needed until then goes."""
+        """What this batch needed goes."""
         if _WORK.fullmatch(batch):
             shutil.rmtree(self._work / batch, ignore_errors=True)
 
@@ -79,14 +91,11 @@ class Folder:
         return count
 
     def sweep_drafts(self) -> None:
-        """Removes what was left half-written, and what batches left that ended elsewhere."""
+        """Removes what was left half-written."""
         now = time.time()
         for entry in _entries(self._draft):
             if _age_s(entry, now) > DRAFT_S:
                 Path(entry.path).unlink(missing_ok=True)
-        for entry in _entries(self._work):
-            if _age_s(entry, now) > WORK_S:
-                self.clear(entry.name)
 
 
 class Draft:

@@ -29,11 +29,12 @@ from typing import Literal
 import msgspec
 
 from buffer.access import Store, StoreUnavailable
-from buffer.file_folder import Folder, read_at
+from buffer.file_folder import ENDED_S, WORK_S, Folder, read_at
 from buffer.file_record import CHUNK, FILE_BYTES, MOST_FILES, About, DiskError, FileLost, FileRecord, NoRoom
 from buffer.file_writers import even, on_disk, writer_of
 from buffer.offline_keys import KEPT_S, OfflineKeys, digest
 from buffer.offline_lists import ask, new_id, walk
+from buffer.offline_record import OPEN
 
 __all__ = ["CHUNK", "FILE_BYTES", "About", "Deleted", "FileLost", "FileRecord", "Files", "NoRoom"]
 
@@ -191,11 +192,20 @@ class Files:
         try:
             await on_disk(self.folder.prepare)
             await on_disk(self.folder.sweep_drafts)
+            await self._sweep_works(self.folder)
             ids = await on_disk(self.folder.overdue)
             known = await ask(self.store, *(("EXISTS", self.keys.file(id)) for id in ids)) if ids else []
             return await on_disk(self.folder.drop, [id for id, there in zip(ids, known, strict=True) if not there])
         except DiskError as error:
             raise NoRoom(str(error), 507) from error
+
+    async def _sweep_works(self, folder: Folder) -> None:
+        """What ended batches needed goes. Of one that Redis does not know, later: it may know it again."""
+        old = [(id, age_s) for id, age_s in await on_disk(folder.works) if age_s > ENDED_S]
+        found = await ask(self.store, *(("HGET", self.keys.batch(id), "status") for id, _ in old)) if old else []
+        for (id, age_s), status in zip(old, found, strict=True):
+            if age_s > WORK_S or (status is not None and status.decode() not in OPEN):
+                await on_disk(folder.clear, id)
 
     async def keep_swept(self) -> None:
         """Sweeps, now and then hourly, until cancelled."""

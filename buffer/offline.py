@@ -166,7 +166,7 @@ class Offline:
         error_file_id: str | None = None,
     ) -> bool:
         """Changes the status from the one that ``batch`` has, and notes when, and what comes with it; fence 0: only for
-        ``cancelling``. False: it has another status by now. At an end, what was needed until then is dropped.
+        ``cancelling``. False: it has another status by now. At an end, what was needed until then goes.
 
         Raises ``ValueError`` for a step that there is none of, and ``Superseded``.
         """
@@ -183,7 +183,7 @@ class Offline:
         if moved < 0:
             raise Superseded
         if moved and ends:
-            await self._work.clear(kept.id)
+            await self._work.ended(kept.id)
         return bool(moved)
 
     async def put_places(self, id: str, packed: AsyncIterator[bytes]) -> None:

@@ -7,10 +7,10 @@ appended and is in no script's books, since whoever did it died in between, is n
 
 from __future__ import annotations
 
-import asyncio
 import os
 import struct
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 
 from buffer.access import Store
 from buffer.file_folder import Draft, Folder, read_at, sync_folder, write_all
@@ -99,10 +99,11 @@ class Work:
                     raise FileLost
                 yield piece
 
-    async def clear(self, id: str) -> None:
-        """It has ended."""
+    async def ended(self, id: str) -> None:
+        """What it needed goes with the next sweep but one."""
         if self._folder is not None:
-            await asyncio.to_thread(self._folder.clear, id)
+            with suppress(DiskError):
+                await on_disk(self._folder.ended, id)
 
 
 def _runs(entries: Sequence[bytes]) -> list[tuple[int, int, int]]:

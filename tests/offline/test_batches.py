@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
+import time
+from pathlib import Path
 
 import pytest
 
 from buffer import offline as offline_module
 from buffer.access import Store
+from buffer.file_folder import ENDED_S, WORK_S
 from buffer.files import FileLost
 from buffer.offline import BatchError, NoRoom, Offline, Superseded, UnknownFile
 from buffer.offline_keys import READ_S
 from buffer.offline_record import MOVES, OPEN, Status
 from buffer.offline_work import pack_place
-from tests.offline.kept import ANN, BOB, LEASE_S, again, batch, kept, on_disk, result, running, stream, upload
+from tests.offline.kept import ANN, BOB, LEASE_S, again, batch, kept, lines_of, result, running, stream, upload
 
 STATUSES: tuple[Status, ...] = (*MOVES, "completed", "failed", "expired", "cancelled")
 
@@ -224,9 +228,49 @@ async def test_at_its_end_nothing_is_left_but_the_record(offline: Offline, folde
     names = {key.decode().removeprefix(offline.keys.base) for key in await store.redis.keys(f"{offline.keys.base}*")}
     owned = {key.partition(":")[0] for key in names if one.id in key}
     assert owned == {"batch"}
-    assert not any("work/" in name for name in on_disk(folder))
     ended = await again(offline, one.id)
     assert (ended.output_file_id, ended.error_file_id, ended.completed, ended.failed) == ("file-out", None, 1, 1)
+
+
+async def test_what_an_ended_batch_needed_stays_on_disk_for_an_hour(offline: Offline, folder: str | None) -> None:
+    """A Redis that comes back a second older does not know that it has ended."""
+    if not folder:
+        return
+    one, fence = await running(offline)
+    await offline.settle(one.id, fence, [result(1)])
+    redis, key = offline.store.redis, offline.keys.batch(one.id)
+    before = {name: await redis.dump(name) for name in (key, offline.keys.results(one.id, ok=True))}
+    await offline.move(one, fence, "expired")
+    await offline.files.sweep()
+    for name, value in before.items():
+        await redis.restore(name, 60_000, value, replace=True)
+    assert await lines_of(offline, one.id, ok=True) == ["line 1"]
+
+    work = Path(folder) / offline.store.prefix / "work" / one.id
+    for age_s, status, stays in (
+        (ENDED_S + 60, "in_progress", True),
+        (ENDED_S - 60, "expired", True),
+        (ENDED_S + 60, "expired", False),
+    ):
+        os.utime(work, (time.time() - age_s,) * 2)
+        await redis.hset(key, "status", status)
+        await offline.files.sweep()
+        assert work.exists() is stays
+
+
+@pytest.mark.parametrize(("age_s", "stays"), [(WORK_S - 60, True), (WORK_S + 60, False)])
+async def test_what_a_batch_needed_that_is_lost_stays_for_days(
+    offline: Offline, folder: str | None, age_s: float, stays: bool
+) -> None:
+    if not folder:
+        return
+    one, fence = await running(offline)
+    await offline.settle(one.id, fence, [result(1)])
+    await offline.store.redis.delete(offline.keys.batch(one.id))
+    work = Path(folder) / offline.store.prefix / "work" / one.id
+    os.utime(work, (time.time() - age_s,) * 2)
+    await offline.files.sweep()
+    assert work.exists() is stays
 
 
 # --- where its lines are
