@@ -68,7 +68,8 @@ class Health:
             if engine.lost(ITSELF):
                 self._pool.out_of_service(engine)
         elif engine.looked(found):
-            log.info("back end %s is up: %d models", engine.name, len(found.models))
+            count = len(found.models)
+            log.info("back end %s is up: %d %s", engine.name, count, "model" if count == 1 else "models")
 
     def _say_lost(self, error: str) -> None:
         """Of a spare that is not meant to run there is nothing to say: whoever starts and stops it tells of that."""
