@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import socket
 import time
+from contextlib import AsyncExitStack
 
 import httpx
 import pytest
 
+from tests.elastic.processes import children, descendants, gone
 from tests.elastic.rig import llama_command
 from tests.rig.processes import run_command
 from tests.rig.redis_server import free_port
@@ -63,3 +66,29 @@ async def test_it_is_started_by_load_answers_and_is_stopped_when_idle() -> None:
         print(up.log)
     with socket.socket() as nobody:
         assert nobody.connect_ex(("127.0.0.1", port)) != 0
+
+
+async def test_it_does_not_outlive_the_worker_that_started_it_though_a_shell_did(redis_url: str) -> None:
+    """Two workers; the one that started it is killed, and the other starts it anew once somebody waits."""
+    port = free_port()
+    command = shlex.join(llama_command(port, model=MODEL))
+    spare = {"name": "spare", "kind": "llamacpp", "url": f"http://127.0.0.1:{port}", "models": {MODEL: MODEL}}
+    spare["start"] = ["sh", "-c", f"{command}; true"]
+    environment = {"DOUBLEBUFFER_BACKENDS": json.dumps([spare]), "REDIS_URL": redis_url}
+    environment |= {"DOUBLEBUFFER_KEY_PREFIX": "orphan", "DOUBLEBUFFER_LEASE_SECONDS": "3"}
+    async with AsyncExitStack() as stack:
+        gateway = await stack.enter_async_context(run_command("gateway", "--port", "0", environment=environment))
+        workers = [await stack.enter_async_context(run_command("worker", environment=environment)) for _ in range(2)]
+        await gateway.is_healthy("/health/ready")
+        async with httpx.AsyncClient(base_url=gateway.url, timeout=60, trust_env=False) as client:
+            assert (await ask(client, "/v1/chat/completions"))[-1][1] == "data: [DONE]"
+            (first,) = [worker for worker in workers if "spare spare is starting" in worker.log]
+            (keeper,) = children(first.pid)
+            engine = descendants(keeper)
+            assert len(engine) > 2
+            first.kill()
+            await gone(keeper, *engine)
+            assert (await ask(client, "/v1/chat/completions"))[-1][1] == "data: [DONE]"
+    (second,) = [worker for worker in workers if worker is not first]
+    assert second.log.count("spare spare is starting") == 1
+    assert "Traceback" not in second.log
