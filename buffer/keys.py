@@ -132,6 +132,12 @@ class Keys:
         """Until when nothing more is sent there to be read, but alone: µs."""
         return f"{self.base}pace:{backend}"
 
+    def heed(self, backend: str) -> str:
+        """Hash: ``until`` when background work is read with care there, since a person's job went there a moment ago,
+        and before when, ``next``, nothing more of it is sent; µs.
+        """
+        return f"{self.base}heed:{backend}"
+
     def places(self, model: str) -> str:
         """Hash: back end that pulls for the model → how many jobs it takes; 0: only in another's place. Written where
         that has changed.

@@ -39,11 +39,14 @@ class Carried:
 
 
 class Flight:
-    """All jobs at one back end. ``next_piece_at``: until then nothing more is sent to be read, but alone."""
+    """All jobs at one back end. ``next_piece_at``: until then nothing more is sent to be read, but alone.
+    ``next_careful_at``: the same of background work that is read with care, ``heeds_until``: as long as it is, though
+    no person's job is there.
+    """
 
     def __init__(self, jobs: Iterable[Carried] = ()) -> None:
         self.load = Load()
-        self.next_piece_at = float("-inf")
+        self.next_piece_at = self.next_careful_at = self.heeds_until = float("-inf")
         self._jobs: dict[str, Carried] = {}
         for job in jobs:
             self.take(job)
@@ -79,6 +82,16 @@ class Flight:
     def younger(self, after: float) -> Load:
         """What those have that came later than so."""
         return _sum(job for job in self._jobs.values() if job.arr_at > after)
+
+    @property
+    def has_people(self) -> bool:
+        """Whether any of it is a person's."""
+        return any(job.lane != "background" for job in self._jobs.values())
+
+    @property
+    def reads_people(self) -> bool:
+        """Whether a prompt of a person's is being read; ``fast`` too."""
+        return any(job.under_way for job in self._jobs.values() if job.lane != "background")
 
     def half_read(self) -> Iterator[Carried]:
         return (job for job in self._jobs.values() if job.half_read)

@@ -13,7 +13,7 @@ from policy.credit import Credit, Need, fits, for_waiting, may_go_first, may_pas
 from policy.flight import Carried, Flight
 from policy.lane import SHORT_LANES
 from policy.lineup import Lineup, Waiting
-from policy.segment import next_piece, pause_after, prefill_room
+from policy.segment import CARE_AHEAD, HEED_S, careful_segment, next_piece, pause_after, prefill_room
 
 LOOK_AT: Final = 16
 """Jobs that a pull looks at and leaves before it gives up."""
@@ -41,7 +41,14 @@ class Pulled:
 
 
 def pull(
-    lineup: Lineup, *, want: int, credit: Credit, flight: Flight, now_at: float, models: Sequence[str] = ("",)
+    lineup: Lineup,
+    *,
+    want: int,
+    credit: Credit,
+    flight: Flight,
+    now_at: float,
+    models: Sequence[str] = ("",),
+    heed: float = HEED_S,
 ) -> Pulled:
     """At most ``want`` jobs that may go now, in order, and what may be read next of those half read. They leave the
     queue, and ``flight`` has them.
@@ -50,15 +57,23 @@ def pull(
     that has waited for the longest wait, and fits, goes before whoever came later than that. If it does not fit, such
     as leave its room alone pass it (``may_pass``).
     """
-    return _Pull(lineup, want=want, credit=credit, flight=flight, now_at=now_at, models=models).run()
+    return _Pull(lineup, want=want, credit=credit, flight=flight, now_at=now_at, models=models, heed=heed).run()
 
 
 class _Pull:
     def __init__(
-        self, lineup: Lineup, *, want: int, credit: Credit, flight: Flight, now_at: float, models: Sequence[str]
+        self,
+        lineup: Lineup,
+        *,
+        want: int,
+        credit: Credit,
+        flight: Flight,
+        now_at: float,
+        models: Sequence[str],
+        heed: float,
     ) -> None:
         self._lineup, self._want, self._flight = lineup, want, flight
-        self._now, self._models = now_at, models
+        self._now, self._models, self._heed = now_at, models, heed
         oldest = lineup.first_due(models)
         if oldest is not None and oldest.due_at is not None:
             credit = for_waiting(credit, now_at - oldest.arr_at, oldest.due_at - oldest.arr_at)
@@ -72,6 +87,8 @@ class _Pull:
         self._bar_at, self._barred = float("inf"), Need("")
         self._read_later = False
         """Something would go if less were being read."""
+        self._careful_later = False
+        """Something would that has to be read with care."""
 
     def run(self) -> Pulled:
         while True:
@@ -95,6 +112,8 @@ class _Pull:
                 self._go_on(half)
         if self._read_later and self._flight.next_piece_at > self._now:
             self._result.look_at = self._flight.next_piece_at
+        if self._careful_later:
+            self._result.look_at = min(self._flight.next_careful_at, self._result.look_at or float("inf"))
         self._lineup.went(job for job, _ in self._result.jobs)
         return self._result
 
@@ -133,7 +152,7 @@ class _Pull:
         free = job.arr_at <= self._bar_at or may_pass(
             need, self._barred, self._flight.younger(self._bar_at), self._credit
         )
-        if free and fits(need, load, self._credit):
+        if free and fits(need, load, self._credit) and not self._waits_behind(job.lane, need.prefill):
             self._send(job)
             return
         self._skipped.add(job.id)
@@ -144,16 +163,39 @@ class _Pull:
         elif job.due_at is not None and job.due_at < self._bar_at:
             self._bar_at, self._barred = job.due_at, need
 
+    def _careful(self, lane: str) -> bool:
+        """Whether it is read so that people, of whom some are about, hardly notice."""
+        about = self._now < self._flight.heeds_until or self._flight.has_people
+        return lane == "background" and self._credit.segment > 0 and about
+
+    def _waits_behind(self, lane: str, tokens: int) -> bool:
+        """Whether it has to be read with care, and therefore not now."""
+        if not self._careful(lane):
+            return False
+        flight = self._flight
+        if flight.reads_people:
+            return True
+        if self._now < flight.next_careful_at:
+            self._careful_later = True
+            return True
+        under_way = flight.load.prefill
+        return under_way > 0 and under_way + tokens > CARE_AHEAD * careful_segment(self._credit.segment)
+
     def _upto(self, lane: str, prompt: int, read: int, *, splits: bool) -> int:
         """Up to which token the next piece goes; ``prompt``: all that is left."""
-        upto = next_piece(prompt, read, self._credit.segment, self._free) if splits and lane != "fast" else None
+        if not splits or lane == "fast":
+            return prompt
+        segment, free = self._credit.segment, self._free
+        if self._careful(lane):
+            segment, free = careful_segment(segment), 1.0
+        upto = next_piece(prompt, read, segment, free)
         return prompt if upto is None else upto
 
     def _need(self, job: Waiting) -> Need:
         """What a job would take if it went now."""
         read = job.prompt - job.need.prefill
         tokens = self._upto(job.lane, job.prompt, read, splits=job.splits) - read
-        if job.lane != "fast" and self._flight.reads_before(job.lane):
+        if job.lane != "fast" and not self._careful(job.lane) and self._flight.reads_before(job.lane):
             # One prompt of a lane is read after the other: side by side both would be late.
             tokens = NOT_NOW
         return job.need._replace(prefill=tokens)
@@ -167,21 +209,30 @@ class _Pull:
             Carried(job.id, job.lane, job.arr_at, job.score, need.kv, need.long, job.prompt, upto, read),
         )
         self._result.jobs.append((job, 0 if upto == job.prompt else upto))
-        if self._credit.segment and job.lane != "fast":
+        if self._careful(job.lane):
+            self._flight.next_careful_at = self._now + self._credit.pause
+        elif self._credit.segment and job.lane != "fast":
             pause = pause_after(upto - read, self._credit.segment, self._credit.pause)
             self._flight.next_piece_at = max(self._flight.next_piece_at, self._now + pause)
+        if job.lane != "background":
+            self._flight.heeds_until = self._now + self._heed
 
     def _go_on(self, half: Carried) -> bool:
         """Sends the next piece of a prompt, if it may go now."""
         upto = self._upto(half.lane, half.prompt, half.upto, splits=True)
         load, tokens = self._flight.load, upto - half.upto
-        room = self._credit.prefill
+        room, careful = self._credit.prefill, self._careful(half.lane)
         fit = not room or load.prefill == 0 or load.prefill + tokens <= room
-        if not half.under_way and self._flight.reads_before(half.lane):
+        if careful:
+            fit = fit and not self._waits_behind(half.lane, tokens)
+        elif not half.under_way and self._flight.reads_before(half.lane):
             fit = False
         if fit:
             self._flight.send(half.id, upto)
-            self._flight.next_piece_at = self._now + self._credit.pause
+            if careful:
+                self._flight.next_careful_at = self._now + self._credit.pause
+            else:
+                self._flight.next_piece_at = self._now + self._credit.pause
             self._result.pieces.append(Piece(half.id, 0 if upto == half.prompt else upto))
         self._read_later = True
         return fit

@@ -12,6 +12,13 @@ EVEN_TOKENS: Final = 24_000
 PAUSE: Final = 0.25
 """Of the time that a segment takes an engine to read."""
 
+HEED_S: Final = 60.0
+"""For so long after a person's job went to a back end, background work is read there with care."""
+CARE: Final = 8
+"""Then its pieces are so many times smaller: as much as an engine reads in a step that takes no longer for it."""
+CARE_AHEAD: Final = 2
+"""And so many of them may be on their way."""
+
 
 def piece_tokens(read: int, segment: int, free: float = 1.0) -> int:
     """Tokens of the piece that follows ``read`` tokens, ``free`` of the engine's memory (0 to 1) being taken by nobody.
@@ -32,6 +39,11 @@ def next_piece(prompt: int, read: int, segment: int, free: float = 1.0) -> int |
         return None
     size = piece_tokens(read, segment, free)
     return None if prompt - read <= size + segment // QUARTERS // 2 else read + size
+
+
+def careful_segment(segment: int) -> int:
+    """Tokens of the largest piece of background work, while people are about."""
+    return max(1, segment // CARE)
 
 
 def prefill_room(segment: int, free: float = 1.0) -> int:

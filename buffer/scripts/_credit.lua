@@ -44,13 +44,19 @@ local function piece_tokens(had, segment, free)
   local quarter = math.max(1, math.floor(segment / QUARTERS))
   return math.max(quarter, size - size % quarter)
 end
+local CARE, CARE_AHEAD = 8, 2
+local function careful_segment(segment)
+  return math.max(1, math.floor(segment / CARE))
+end
 -- Up to which token the next piece goes; the prompt's length: it is the last.
-local function next_upto(lane, prompt, had, splits, credit)
+-- `careful`: background work while people are about.
+local function next_upto(lane, prompt, had, splits, credit, careful)
   if not splits or lane == 'fast' or credit.segment == 0 then
     return prompt
   end
-  local size = piece_tokens(had, credit.segment, credit.free)
-  local last = math.floor(math.floor(credit.segment / QUARTERS) / 2)
+  local segment = careful and careful_segment(credit.segment) or credit.segment
+  local size = piece_tokens(had, segment, careful and 1 or credit.free)
+  local last = math.floor(math.floor(segment / QUARTERS) / 2)
   return prompt - had <= size + last and prompt or had + size
 end
 -- How much of the memory is free now, and how much may be read at a time. `early`: something has just been sent to be read.

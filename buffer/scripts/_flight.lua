@@ -38,6 +38,23 @@ local function flight_at(load_key)
     end
     return false
   end
+  function flight.has_people()
+    for _, one in ipairs(flight.jobs) do
+      if one.lane ~= 'background' then
+        return true
+      end
+    end
+    return false
+  end
+  -- Whether a prompt of a person's is being read; `fast` too.
+  function flight.reads_people()
+    for _, one in ipairs(flight.jobs) do
+      if one.lane ~= 'background' and one.upto > one.had then
+        return true
+      end
+    end
+    return false
+  end
   -- Prompts of which there is more to send, the lowest score first.
   function flight.half_read()
     local some = {}

@@ -165,7 +165,7 @@ while true do
   local half = flight.next_half(looked)
   if half and ((not j and not jumps) or (j and not jumps and half.score <= j.score)) then
     looked[half.id], sending.read_later = true, true
-    if not flight.reads_before(half.lane) then
+    if sending.in_turn(half) then
       sending.go_on(half)
     end
   elseif j and (not ours(j) or left_to_others(j)) then
@@ -175,7 +175,7 @@ while true do
     over[#over + 1] = j
   elseif j then
     local need = need_of(j)
-    if may(j, need) then
+    if may(j, need) and not sending.waits_behind(j.lane, need.prefill) then
       sending.grant(j)
     else
       leave(j)
@@ -200,7 +200,7 @@ for _, j in ipairs(over) do
   if #granted < want and alone(j.owner, others) then
     sending.measure()
     local need = need_of(j)
-    if may(j, need) then
+    if may(j, need) and not sending.waits_behind(j.lane, need.prefill) then
       sending.grant(j)
     else
       bar(j, need)
@@ -246,4 +246,5 @@ if #granted < want or want == 0 then
   end
 end
 look(sending.read_later and sending.next_at or nil)
+look(sending.careful_at)
 return {granted, everybody(everyone), notes, sending.pieces, look_at and int(look_at - now) or '0'}

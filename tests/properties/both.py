@@ -14,6 +14,7 @@ from policy.flight import Flight
 from policy.lineup import Lineup, Waiting
 from policy.order import offset_s
 from policy.pull import pull
+from policy.segment import HEED_S
 
 W = 60_000_000
 """Longest wait; all instants and spans here are µs, which the pure rule takes as well as seconds."""
@@ -82,7 +83,9 @@ class Both:
         )
         pulled = await self.lanes.pull("w", backend, models, want=want, limits=limits, lease_s=10**6)
         flight = self.flights[backend]
-        picks = pull(self.lineup, want=want, credit=credit, flight=flight, now_at=self.now, models=models)
+        picks = pull(
+            self.lineup, want=want, credit=credit, flight=flight, now_at=self.now, models=models, heed=HEED_S * 10**6
+        )
         assert [(job.id, job.upto) for job in pulled.jobs] == [(job.id, upto) for job, upto in picks.jobs]
         for job in pulled.jobs:
             self.running[job.id] = Running(backend, job.fence, job.cost, job.upto or job.prompt, job.prompt)

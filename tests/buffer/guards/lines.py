@@ -32,6 +32,7 @@ WAIVED = {
     "append: if v[3] == '0' then": SAVES,
     "peek: if some > 0 then": SAVES,
     "peek: if quiet > 0 then": SAVES,
+    "_sending: if not heed then": SAVES,
     "pull: if not c then": LEADS,
     "pull: while true do": LEADS,
     "settle: if j.n == 0 then": SAVES,

@@ -48,7 +48,7 @@ async def test_without_a_bound_what_is_half_read_goes_on_whole_beside_others(lan
     assert (went(pulled), [piece.upto for piece in pulled.pieces]) == (["other"], [0])
 
 
-@guard("_sending", "elseif flight.reads_before(j.lane) then", "elseif false then")
+@guard("_sending", "and flight.reads_before(j.lane) then", "and false then")
 @guard("_flight", "PLACE[one.lane] <= PLACE[lane]", "PLACE[one.lane] < PLACE[lane]")
 async def test_one_prompt_of_a_lane_is_read_after_the_other(lanes: Lanes) -> None:
     clock = await ready(lanes)
@@ -86,7 +86,8 @@ async def test_beside_one_that_is_not_being_read_another_is(lanes: Lanes) -> Non
     assert went(await pull(lanes, limits=PIECES)) == ["b"]
 
 
-@guard("pull", "    if not flight.reads_before(half.lane) then", "    if true then")
+@guard("_sending", "    return not flight.reads_before(half.lane)", "    return true")
+@guard("pull", "    if sending.in_turn(half) then", "    if true then")
 @guard("pull", "  if half.upto > half.had then", "  if true then")
 async def test_of_two_that_are_half_read_one_is_read(lanes: Lanes) -> None:
     clock, _ = await half_read(lanes, prefill=550, offset_us=9_000_000)
@@ -153,7 +154,7 @@ async def test_where_nobody_waits_a_pull_for_many_sends_the_piece(lanes: Lanes) 
     assert len((await pull(lanes, 9, limits=PIECES)).pieces) == 1
 
 
-@guard("_sending", "    if j.lane ~= 'fast' then\n", "    if true then\n")
+@guard("_sending", "    elseif j.lane ~= 'fast' then\n", "    else\n")
 async def test_after_a_fast_job_there_is_no_pause(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await sent(lanes)
