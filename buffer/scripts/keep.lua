@@ -29,7 +29,9 @@ call('SET', P .. 'answer:' .. digest, data, 'PX', int(math.max(1, ttl / 1000)))
 call('ZADD', P .. 'answers', int(now + ttl), digest)
 call('HSET', P .. 'about', digest, size .. ' ' .. model)
 call('INCRBY', P .. 'held', size)
+-- Another gateway's may live longer.
+local lifetime = math.max(math.ceil(ttl / 1000000) + 60, call('TTL', P .. 'held'))
 for _, name in ipairs({'answers', 'about', 'held'}) do
-  call('EXPIRE', P .. name, math.ceil(ttl / 1000000) + 60)
+  call('EXPIRE', P .. name, lifetime)
 end
 return 1

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from buffer.job import End, Failure, Finish, Reasoning, Usage
+from buffer.keys import DONE_REPLY_S
 from tests.coming_back.rig import BODIES, Gate, Gates, gates
 from tests.gateway.rig import PLAIN, until
 
@@ -17,9 +18,8 @@ CHAT, OLLAMA = "/v1/chat/completions", "/api/chat"
 COLD: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": {"temperature": 0},
     "/v1/responses": {"temperature": 0},
-    "/v1/messages": {"temperature": 0},
-    "/api/chat": {"options": {"temperature": 0}, "think": False},
-    "/api/generate": {"options": {"temperature": 0}, "think": False},
+    "/api/chat": {"options": {"temperature": 0}},
+    "/api/generate": {"options": {"temperature": 0}},
     "/v1/completions": {"temperature": 0},
 }
 OUT = End("failed", Failure("No luck.", 502))
@@ -31,13 +31,7 @@ def url(request: pytest.FixtureRequest, kind: str) -> str | None:
 
 
 def asked(path: str, *, stream: bool = True, **more: Any) -> dict[str, Any]:
-    asked = {"model": PLAIN, "stream": stream, **BODIES[path], **COLD[path], **more}
-    if path.startswith("/api/"):
-        asked.pop("think")
-    if path == "/v1/messages":
-        asked.pop("max_tokens")
-        asked["max_tokens"] = 100
-    return asked
+    return {"model": PLAIN, "stream": stream, **BODIES[path], **COLD[path], **more}
 
 
 def post(gate: Gate, path: str, *, headers: dict[str, str] | None = None, **more: Any) -> asyncio.Task[httpx.Response]:
@@ -73,10 +67,6 @@ def _words(path: str, data: dict[str, Any]) -> str:
         case "/v1/chat/completions":
             choices = data["choices"]
             return "".join((one.get("delta") or one.get("message") or {}).get("content") or "" for one in choices)
-        case "/v1/messages":
-            if "content" in data:
-                return "".join(block["text"] for block in data["content"])
-            return str(data.get("delta", {}).get("text", ""))
         case "/v1/responses":
             if "output" in data:
                 return "".join(part["text"] for item in data["output"] for part in item["content"])
@@ -266,3 +256,32 @@ async def test_without_a_cache_those_at_the_same_time_are_one() -> None:
         again = post(g.one, CHAT)
         await g.hands.answer("Hello again")
         assert text(CHAT, await again) == "Hello again"
+
+
+@pytest.mark.parametrize("kind", ["embedded", "redis"])
+@pytest.mark.parametrize("fails", [False, True])
+async def test_what_was_asked_and_said_goes_as_soon_as_that_of_other_jobs(url: str | None, fails: bool) -> None:
+    """Though the job may outlive its gateway."""
+    async with gates(url, cache=True) as g:
+        first = post(g.one, CHAT)
+        job = await g.hands.take()
+        g.hands.say(job, "Hel", Finish("stop"), Usage(7, 1))
+        await g.hands.end(job, OUT if fails else End("done"))
+        await first
+        redis, keys = g.lanes.store.redis, g.lanes.keys
+        assert 0 < await redis.ttl(keys.reply(job.id)) <= DONE_REPLY_S
+        assert not await redis.hexists(keys.job(job.id), "body")
+
+
+async def test_a_store_that_comes_back_empty_costs_nobody_his_answer(redis_url: str) -> None:
+    async with gates(redis_url, cache=True, lease_seconds=2) as g:
+        asks = [post(gate, path) for gate in g.gates for path in (CHAT, OLLAMA)]
+        await passengers(g, 4)
+        await g.lanes.store.redis.flushdb()
+        await g.hands.show()
+        job = await g.hands.take()
+        g.hands.say(job, "Hel", "lo", Finish("stop"), Usage(7, 2))
+        await g.hands.end(job)
+        for one, path in zip(asks, (CHAT, OLLAMA) * 2, strict=True):
+            assert text(path, await one) == "Hello"
+        assert len(g.hands.granted) == 1

@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import re
+import signal
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -80,11 +81,13 @@ class Crowd:
 
 
 @contextlib.asynccontextmanager
-async def crowd() -> AsyncIterator[Crowd]:
+async def crowd(**more: str) -> AsyncIterator[Crowd]:
+    """``more``: settings by their names without the prefix."""
     async with contextlib.AsyncExitStack() as stack:
         engine = await stack.enter_async_context(Scripted("openai", kind="vllm", models=[MODEL], script=counting))
         settings = {"DOUBLEBUFFER_CACHE": "on", "DOUBLEBUFFER_LEASE_SECONDS": "3", "DOUBLEBUFFER_WINDOW_MS": "0"}
         settings["DOUBLEBUFFER_MAX_ATTEMPTS"] = "1"
+        settings |= {f"DOUBLEBUFFER_{name.upper()}": value for name, value in more.items()}
         site = await stack.enter_async_context(run_site([backend("e", "vllm", engine.url)], settings=settings))
         other = await stack.enter_async_context(run_command("gateway", "--port", "0", environment=site.environment))
         await other.is_healthy("/health/ready")
@@ -185,3 +188,24 @@ async def test_their_worker_is_killed_and_then_the_gateway_of_the_first() -> Non
         last = json.loads(site.engine.requests[-1].body)["messages"][-1]
         assert len(site.engine.requests) == 2
         assert last["role"] == "assistant", "it was gone on with, not begun anew"
+
+
+@pytest.mark.slow
+async def test_the_gateway_of_the_first_is_stopped() -> None:
+    """What nobody else waits for stops with it; what others do goes on."""
+    async with crowd(drain_seconds="0") as site:
+        both = [asyncio.create_task(site.ask(0, "both"))]
+        await site.waits(1)
+        both += [asyncio.create_task(site.ask(place, "both")) for place in (1, 3)]
+        await site.waits(3)
+        alone = asyncio.create_task(site.ask(0, "alone"))
+        await site.engine.received(2)
+        os.kill(site.gateways[0].pid, signal.SIGTERM)
+        with pytest.raises((httpx.HTTPError, AssertionError)):
+            await alone
+        assert [await one for one in both[1:]] == [TEXT] * 2
+        shared, single = site.engine.requests
+        assert single.peer_closed_at is not None
+        assert shared.peer_closed_at is None or shared.answered_at is not None
+        with pytest.raises((httpx.HTTPError, AssertionError)):
+            await both[0]
