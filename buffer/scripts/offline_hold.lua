@@ -1,4 +1,4 @@
--- needs: core
+-- needs: core press
 -- Who runs an offline batch: one at a time, as long as it says so. ARGV: now, batch, holder, fence (0: it wants to begin), lease (µs; 0: it gives it up).
 -- Returns: its fence; 0 if another runs it, or it has ended.
 local key, me, mine, lease = P .. 'batch:' .. ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])

@@ -1,4 +1,4 @@
--- needs: core offline room
+-- needs: core press offline room
 -- An offline batch gets another status. ARGV: now, batch, fence of its runner (0: whoever asks), status that it has, status that it gets, 1 if that is an end,
 -- lifetime of its record from then on (s), owner's list, file that it read, then fields and their values.
 -- Returns: 1; 0 if its status is another by now; -1 if another runs it.

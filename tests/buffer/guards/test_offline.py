@@ -12,6 +12,7 @@ from buffer.lanes import Lanes
 from buffer.offline import LineUsage, NoRoom, Offline, OfflineBatch, Superseded, UnknownFile, undone
 from buffer.offline_keys import KEPT_S, READ_S
 from tests.buffer.guards.mutants import guard
+from tests.buffer.guards.test_full import full
 from tests.offline.kept import ANN, LEASE_S, again, batch, kept, lines_of, result, running, upload
 
 MANY = "if call('SCARD', open) >= tonumber(ARGV[8]) then"
@@ -291,3 +292,22 @@ async def test_tokens_are_added_up(lanes: Lanes) -> None:
     one, fence = await running(offline)
     await offline.settle(one.id, fence, [result(1), result(2)])
     assert (await again(offline, one.id)).usage == LineUsage(2, 0, 4, 0)
+
+
+# --- where memory is full
+
+
+@guard("offline_hold", "core press", "core", servers_only=True)
+async def test_who_runs_it_keeps_it_where_memory_is_full(lanes: Lanes) -> None:
+    offline = house(lanes)
+    one, fence = await running(offline)
+    async with full(lanes):
+        assert await offline.renew(one.id, "runner", fence, LEASE_S)
+
+
+@guard("offline_move", "core press", "core", servers_only=True)
+async def test_it_ends_where_memory_is_full(lanes: Lanes) -> None:
+    offline = house(lanes)
+    one, fence = await running(offline)
+    async with full(lanes):
+        assert await offline.move(one, fence, "expired")

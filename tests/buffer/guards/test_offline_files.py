@@ -15,6 +15,7 @@ from buffer.offline import Offline
 from buffer.offline_keys import DAY_S
 from buffer.offline_lists import new_id
 from tests.buffer.guards.mutants import guard
+from tests.buffer.guards.test_full import full
 from tests.offline.kept import ANN, batch, content, stream, upload
 
 DATA = b"x" * (CHUNK + 1)
@@ -129,6 +130,13 @@ async def test_a_file_that_is_read_stays(lanes: Lanes) -> None:
     await batch(Offline(kept.store, kept), record)
     assert await kept.delete(record) == "read"
     assert await content(kept, record) == b"{}\n"
+
+
+async def test_a_file_goes_where_memory_is_full(lanes: Lanes) -> None:
+    kept = shelf(lanes)
+    record = await upload(kept)
+    async with full(lanes):
+        assert await kept.delete(record) == "gone"
 
 
 async def kept_with_most(kept: Files, purpose: str, *, ours: bool = False) -> None:
