@@ -202,6 +202,8 @@ class Renewed:
     """With ``adopt``: the number, under the old fence, of the last event that the gateway has."""
     upto: int = 0
     """Up to which token its prompt may be read, should a word of that have been lost; 0: all of it."""
+    yields: int = 0
+    """1: it was asked lately to give its place to a person's job, should that word have been lost."""
 
 
 class Held(NamedTuple):

@@ -104,8 +104,10 @@ class Leases:
                 if result.status == "cancel":
                     hand.stop("cancel")
                 else:
-                    # The word of a grant may have been lost.
+                    # The word of a grant may have been lost, as may that of one who needs the place.
                     hand.may_read(result.upto)
+                    if result.yields and hand.yields:
+                        hand.stop("yield")
 
     def _wait_for_adoption(self, hand: Hand, was_away: bool) -> None:
         now_at = hand.engine.clock()

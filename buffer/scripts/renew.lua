@@ -1,6 +1,7 @@
 -- needs: core job heir
 -- ARGV: now, worker, lease, [id, fence, backend] …. Returns for each job: status, inbox, with adopt: the new fence, and the
--- number of the last event that the gateway had under the old one; and up to which token its prompt may be read (0: all of it).
+-- number of the last event that the gateway had under the old one; up to which token its prompt may be read (0: all of it); and
+-- whether it was asked lately to give its place back.
 local worker, lease = ARGV[2], tonumber(ARGV[3])
 local ctl = P .. 'ctl:' .. worker
 if call('EXPIRE', ctl, 60) == 0 then
@@ -37,6 +38,11 @@ for i = 4, #ARGV, 3 do
     result[k] = 0
   end
   result[5] = result[1] == 'ok' and j.upto < j.prompt and j.upto or 0
+  result[6] = 0
+  if j and j.lane == 'background' and result[1] == 'ok' then
+    -- The word of a pull may have been lost. Whoever wanted the place long ago has another by now, or left.
+    result[6] = now - tonumber(call('HGET', j.key, 'yield') or '0') < lease and 1 or 0
+  end
   results[#results + 1] = result
 end
 return results

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from buffer.control import Control
 from buffer.store import Store, open_store
 from tests.rig.connection import Recorded
 from tests.rig.redis_server import RedisServer
@@ -15,6 +16,7 @@ from tests.rig.script import Piece, Wait, answer, role
 from tests.rig.scripted import Scripted
 from tests.worker.rig import Gate, gate, markers, quiet, spec, working
 from tests.worker.test_order import beside
+from worker.pool import Pool
 
 
 @pytest.mark.parametrize("crew", [1, 3])
@@ -72,6 +74,37 @@ async def test_it_gives_its_place_to_the_next_one_just_as_soon(
         free.set()
         assert (await title.end()).kind == "done"
         assert markers(engine) == ["title", "chat1", "title", "chat2", "title", "chat3", "title"]
+    await quiet(door.lanes)
+
+
+async def test_where_the_word_for_it_is_lost_the_next_renewal_has_it(
+    store: Store, door: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hear, lost = Pool.told, []
+
+    def told(pool: Pool, control: Control) -> None:
+        if control.kind == "yield":
+            lost.append(control.id)
+        else:
+            hear(pool, control)
+
+    monkeypatch.setattr(Pool, "told", told)
+    free = asyncio.Event()
+
+    def script(request: Recorded) -> Iterator[Piece]:
+        if b"marker:title" in request.body and len(engine.requests) == 1:
+            yield Wait(free)
+        yield from answer("openai", "said")
+
+    async with Scripted("openai", script=script) as engine, working(store, spec(engine, max_in_flight=1)):
+        title = await door.ask("marker:title", lane="background")
+        await engine.received(1)
+        chat = await door.ask("marker:chat")
+        async with asyncio.timeout(5):
+            assert (await chat.end()).kind == "done"
+        assert (await title.end()).kind == "done"
+        assert lost
+        assert markers(engine) == ["title", "chat", "title"]
     await quiet(door.lanes)
 
 
