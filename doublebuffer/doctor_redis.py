@@ -23,7 +23,7 @@ async def redis_findings(settings: Settings, store: Store) -> list[Finding]:
     except (StoreUnavailable, *CAUGHT) as error:
         where = without_password(settings.redis_url or "")
         return [wrong(TOPIC, f"{where} answers, but not to INFO: {error}", "let this user run INFO")]
-    return [_version(server), writes, _eviction(memory), *_persistence(persistence)]
+    return [_version(server), writes, _eviction(memory), *_room(memory, settings), *_persistence(persistence)]
 
 
 async def _writes(store: Store) -> Finding:
@@ -51,6 +51,21 @@ def _eviction(memory: dict[str, Any]) -> Finding:
             "run `CONFIG SET maxmemory-policy noeviction`, and set it in redis.conf",
         )
     return fine(TOPIC, "maxmemory-policy is noeviction")
+
+
+def _room(memory: dict[str, Any], settings: Settings) -> list[Finding]:
+    """Kept answers take theirs from the queue."""
+    most = int(memory.get("maxmemory") or 0)
+    keeps = settings.cache or any(record.cache for record in settings.models)
+    if not keeps or not 0 < most < 2 * settings.cache_max_bytes:
+        return []
+    return [
+        wrong(
+            TOPIC,
+            f"maxmemory is {most:,} bytes, of which kept answers may take {settings.cache_max_bytes:,}",
+            "raise maxmemory, or lower DOUBLEBUFFER_CACHE_MAX_BYTES to less than half of it",
+        )
+    ]
 
 
 def _persistence(persistence: dict[str, Any]) -> list[Finding]:

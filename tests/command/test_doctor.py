@@ -88,6 +88,16 @@ async def test_a_redis_that_throws_jobs_away(capsys: pytest.CaptureFixture[str])
     only(findings, "maxmemory-policy is allkeys-lru", "CONFIG SET maxmemory-policy noeviction")
 
 
+async def test_a_redis_that_kept_answers_would_fill(capsys: pytest.CaptureFixture[str]) -> None:
+    with run_redis("--maxmemory", "100mb") as server:
+        async with engine() as one:
+            common: dict[str, Any] = {"redis_url": server.url, "backends": [spec(one)]}
+            findings = await examined(capsys, Settings(**common, cache=True))
+            only(findings, "kept answers may take 67,108,864", "DOUBLEBUFFER_CACHE_MAX_BYTES")
+            for fits in (Settings(**common), Settings(**common, cache=True, cache_max_bytes=10_000_000)):
+                assert mistakes(await examined(capsys, fits)) == []
+
+
 @pytest.mark.parametrize("kept", ["yes", "no"])
 async def test_a_redis_that_keeps_nothing_is_worth_a_note(capsys: pytest.CaptureFixture[str], kept: str) -> None:
     with run_redis("--appendonly", kept) as server:

@@ -10,7 +10,7 @@ import pytest
 from buffer.access import Store
 from buffer.keys import counted
 from buffer.recent import KEPT_S, SLOT_S, Recent, Sums, last_slot, quantile, read_counts, step_of, total
-from buffer.telemetry import Telemetry
+from buffer.telemetry import CacheResult, Telemetry
 from buffer.trouble import StoreUnavailable
 from tests.gateway.rig import free_store
 
@@ -96,6 +96,20 @@ def test_quantiles_are_right_to_a_fifth() -> None:
     for part in (0.5, 0.95):
         assert quantile(found.first["fast"], part) == pytest.approx(times[int(part * 4000)], rel=0.1)
     assert quantile({}, 0.5) is None
+
+
+def test_what_the_cache_spared_is_a_part_of_what_it_may_answer() -> None:
+    telemetry = Telemetry()
+    assert read_counts({}).spared is None
+    assert read_counts({"cache:bypass": 5}).spared is None
+    results: list[CacheResult] = ["hit", "hit", "joined", "miss", "bypass"]
+    for result in results:
+        telemetry.cached(result)
+    (counts,) = telemetry.recent._slots.values()
+    found = read_counts(counts)
+    found.add(read_counts({"cache:hit": 1, "cache:miss": 1}))
+    assert found.cache == {"hit": 3, "joined": 1, "miss": 2, "bypass": 1}
+    assert found.spared == pytest.approx(4 / 6)
 
 
 def test_a_slot_is_shown_once_everybody_had_the_time_to_tell_of_it() -> None:
