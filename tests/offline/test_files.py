@@ -106,23 +106,19 @@ async def test_ids_are_in_the_order_of_time() -> None:
 
 
 async def test_a_file_that_has_expired_is_nobodys_but_for_whoever_reads_it(files: Files) -> None:
-    record = await upload(files, expires_at=int(time.time()) + 1)
-    await files.store.redis.persist(files.keys.file(record.id))
-    async with asyncio.timeout(5):
-        while await files.read(record.id, ANN) is not None:
-            await asyncio.sleep(0.02)
+    record = await upload(files, expires_at=int(time.time()) - 1)
+    await files.store.redis.expire(files.keys.file(record.id), 60)
+    assert await files.read(record.id, ANN) is None
     assert await files.page(ANN) == ([], False)
     assert await files.read(record.id) == record
-    await files.store.redis.expire(files.keys.file(record.id), 60)
 
 
 async def test_what_has_expired_is_swept_from_disk(files: Files, folder: str | None) -> None:
-    gone, read, stays = [await upload(files, expires_at=int(time.time()) + seconds) for seconds in (1, 1, 3600)]
+    gone, read, stays = [await upload(files, expires_at=int(time.time()) + seconds) for seconds in (-1, -1, 3600)]
     await files.store.redis.delete(files.keys.file(gone.id))
-    await files.store.redis.expire(files.keys.file(read.id), 60)
-    async with asyncio.timeout(5):
-        while folder and await files.sweep() != 1:
-            await asyncio.sleep(0.05)
+    for key in (files.keys.file(read.id), files.keys.data(read.id)):
+        await files.store.redis.expire(key, 60)
+    assert await files.sweep() == (1 if folder else 0)
     assert await content(files, stays) == b"{}\n"
     assert await content(files, read) == b"{}\n"
     assert await files.sweep() == 0
