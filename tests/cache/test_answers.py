@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from buffer.access import Command
-from buffer.job import Finish, Logprobs, Origin, Usage
+from buffer.job import Content, Finish, Logprobs, Origin, Usage
 from buffer.model_records import ModelRecord
 from buffer.scripting import by_sha
 from tests.cache.test_flights import COLD, asked, post, text
@@ -225,3 +225,21 @@ async def test_switched_off_answers_say_nothing_of_it() -> None:
             assert "x-doublebuffer-cache" not in (await fill(g)).headers
         assert len(g.hands.granted) == 2
         assert asked(CHAT)["temperature"] == 0
+
+
+async def test_several_answers_to_one_question_come_again_each_in_its_place() -> None:
+    async with gates(None, cache=True) as g:
+        first = post(g.one, CHAT, n=2)
+        job = await g.hands.take()
+        for place in range(6):
+            g.hands.say(job, Content(f"a{place} ", 0), Content(f"b{place} ", 1))
+        g.hands.say(job, Finish("stop", 1), Finish("stop", 0), Usage(7, 12))
+        await g.hands.end(job)
+        assert (await first).status_code == 200
+        again = await post(g.two, CHAT, n=2, stream=False)
+        assert again.headers["x-doublebuffer-cache"] == "hit"
+        told = {choice["index"]: choice["message"]["content"] for choice in again.json()["choices"]}
+        assert told == {0: "a0 a1 a2 a3 a4 a5 ", 1: "b0 b1 b2 b3 b4 b5 "}
+        alone = post(g.one, CHAT, n=1, stream=False)
+        await g.hands.answer("c")
+        assert (await alone).headers["x-doublebuffer-cache"] == "miss"
