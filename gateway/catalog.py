@@ -69,6 +69,9 @@ class Catalog:
         """
         if time.monotonic() - self._read_at < fresh_s:
             return self._known()
+        if self._models is not None and self._is_away():
+            # Somebody is looking for it: whoever comes meanwhile is not to wait for that.
+            return self._models
         async with self._reading:
             if time.monotonic() - self._read_at < fresh_s:
                 # Whoever waited here for a store that does not answer has waited long enough.
@@ -90,6 +93,9 @@ class Catalog:
                 self._cold_until = self._read_at + _EMPTIED_S
             self._models = found
             return self._models
+
+    def _is_away(self) -> bool:
+        return any(self._store.away(pool.lanes.keys.base) is not None for pool in self._pools.values())
 
     def _known(self) -> Models:
         if self._models is None:
