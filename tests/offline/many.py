@@ -1,5 +1,5 @@
 """``python -m tests.offline.many``: offline batches over the real llama.cpp server, by the official client, while the
-batch worker, its work-horse and a worker are killed and Redis is restarted; and whether the result is what it has to be.
+batch worker, its work-horse and a worker are killed and Redis is restarted; and whether the result is as it has to be.
 """
 
 from __future__ import annotations
