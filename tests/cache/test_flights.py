@@ -11,6 +11,7 @@ import pytest
 
 from buffer.job import End, Failure, Finish, Reasoning, Usage
 from buffer.keys import DONE_REPLY_S
+from buffer.store import StoreUnavailable
 from tests.coming_back.rig import BODIES, Gate, Gates, gates
 from tests.gateway.rig import PLAIN, until
 
@@ -285,3 +286,58 @@ async def test_a_store_that_comes_back_empty_costs_nobody_his_answer(redis_url: 
         for one, path in zip(asks, (CHAT, OLLAMA) * 2, strict=True):
             assert text(path, await one) == "Hello"
         assert len(g.hands.granted) == 1
+
+
+async def test_who_finds_too_many_readers_sends_a_job_of_his_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("buffer.listening.Listening.open", lambda *_, **__: None)
+    async with gates(None, cache=True) as g:
+        first = post(g.one, CHAT)
+        await g.waiting(1)
+        second = post(g.two, CHAT)
+        await g.waiting(2)
+        await passengers(g, 1)
+        await g.hands.answer("Hello")
+        await g.hands.answer("Hello")
+        assert [text(CHAT, await one) for one in (first, second)] == ["Hello", "Hello"]
+
+
+@pytest.mark.parametrize("told", ["nothing", "another pool"])
+async def test_a_gateway_that_died_before_it_sent_the_job_holds_nobody_up(
+    told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.flights.SUBMIT_S", 0.2)
+    async with gates(None, cache=True) as g:
+        first = post(g.one, CHAT)
+        await g.hands.answer("Hello")
+        await first
+        await g.one.client.delete("/v1/cache")
+        question = post(g.one, CHAT)
+        await passengers(g, 1)
+        (key,) = [key async for key in g.lanes.store.redis.scan_iter(match="*:flight:*")]
+        await g.lanes.store.redis.hset(
+            key, mapping={"job": "0" * 32, "pool": "gone" if told != "nothing" else "default"}
+        )
+        other = post(g.two, CHAT)
+        await g.waiting(2)
+        await g.hands.answer("Hello")
+        await g.hands.answer("Hello")
+        assert [text(CHAT, await one) for one in (question, other)] == ["Hello", "Hello"]
+
+
+async def test_a_store_that_is_away_costs_no_answer_that_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not kept, that is all."""
+    async with gates(None, cache=True) as g:
+        first = post(g.one, CHAT)
+        job = await g.hands.take()
+
+        async def away(*_: Any, **__: Any) -> None:
+            raise StoreUnavailable("Redis cannot be reached.")
+
+        monkeypatch.setattr("buffer.cache.Shelf.land", away)
+        g.hands.say(job, "Hello", Finish("stop"), Usage(7, 1))
+        await g.hands.end(job)
+        assert text(CHAT, await first) == "Hello"
+        monkeypatch.setattr("buffer.cache.Shelf.ask", away)
+        again = post(g.one, CHAT)
+        await g.hands.answer("Hello")
+        assert (await again).headers["x-doublebuffer-cache"] == "bypass"
