@@ -111,7 +111,9 @@ class Drain:
         if ahead <= 0 or usual_s <= 0:
             return 0.0
         behind = max(0.0, ahead - 1)
-        return max(usual_s, 2 * under_way_s) + behind * self.usual_s(alone_s, behind)
+        # Nobody is let in because there are more before him.
+        rest_s = max(behind * self.usual_s(alone_s, behind), min(behind, FEW) * usual_s)
+        return max(usual_s, 2 * under_way_s) + rest_s
 
     def per_s(self, now_at: float, alone_s: float = 0.0, ahead: float = 1) -> float:
         """On the careful side, so that who is let in finds it so: the mean, its error, and the time that the
