@@ -12,7 +12,7 @@ from typing import Any
 import uvloop
 
 from buffer.setting_sources import SettingsError
-from doublebuffer import VERSION, benching, dead, kept_answers, simulating, studying, top
+from doublebuffer import VERSION, batching, benching, dead, kept_answers, simulating, studying, top
 from doublebuffer.flags import add_setting_flags, settings_of
 from doublebuffer.logs import set_up_logs
 
@@ -76,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--descriptor", type=int, help=argparse.SUPPRESS)
         if name == "doctor":
             command.add_argument("--json", action="store_true", help="print the findings as JSON")
+    batching.add_parser(commands)
     dead.add_parser(commands)
     kept_answers.add_parser(commands)
     top.add_parser(commands)
@@ -94,6 +95,8 @@ def _run(parsed: argparse.Namespace, arguments: list[str]) -> int:
         return 0
     if parsed.command == "bench":
         return _in_loop(benching.run(parsed))
+    if parsed.command == "batch":
+        return batching.run(parsed)
     if parsed.command == "doctor":
         from doublebuffer.doctor import run_doctor
 

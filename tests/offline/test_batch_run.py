@@ -1,0 +1,103 @@
+"""``doublebuffer batch run`` and the offline batches of ``doublebuffer up``."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.offline.many import CHATS
+from tests.rig.processes import Process, run_command, run_to_end
+
+pytestmark = pytest.mark.slow
+MODEL = "simulated-qwen3:14b"
+
+
+def lines(*names: str, **body: Any) -> str:
+    body = {"model": MODEL, "max_tokens": 4, "messages": [{"role": "user", "content": "Hello"}]} | body
+    return "".join(
+        json.dumps({"custom_id": name, "method": "POST", "url": CHATS, "body": body}) + "\n" for name in names
+    )
+
+
+def ids(path: Path) -> list[str]:
+    return sorted(json.loads(line)["custom_id"] for line in path.read_text().splitlines())
+
+
+async def batch_run(up: Process, folder: Path, *flags: str) -> tuple[int, str]:
+    command = ("batch", "run", "in.jsonl", "-o", "out.jsonl", "--url", up.url, *flags)
+    code, _, log = await run_to_end(command, directory=folder)
+    return code, log
+
+
+async def test_a_file_is_answered_and_what_is_there_is_not_asked_again(tmp_path: Path) -> None:
+    wanted = tmp_path / "in.jsonl"
+    wanted.write_text(lines("a", "b") + lines("bad", temperature="hot"))
+    async with run_command("up", "--port", "0", "--embedded", "memory") as up:
+        await up.is_healthy("/health/ready")
+        code, log = await batch_run(up, tmp_path)
+        assert (code, ids(tmp_path / "out.jsonl")) == (1, ["a", "b"]), log
+        assert ids(tmp_path / "out.errors.jsonl") == ["bad"]
+        assert "1 failed, in out.errors.jsonl" in log
+
+        before = (tmp_path / "out.jsonl").read_text()
+        wanted.write_text(lines("a", "b", "c", "bad"))
+        code, log = await batch_run(up, tmp_path)
+        assert (code, ids(tmp_path / "out.jsonl")) == (0, ["a", "b", "bad", "c"]), log
+        assert (tmp_path / "out.jsonl").read_text().startswith(before)
+        assert not (tmp_path / "out.errors.jsonl").exists()
+        assert "2 answered" in log
+
+        code, log = await batch_run(up, tmp_path)
+        assert (code, log) == (0, "All of it is in out.jsonl already.\n")
+        assert sorted(os.listdir(tmp_path)) == ["in.jsonl", "out.jsonl"]
+        async with httpx.AsyncClient(base_url=up.url, trust_env=False) as client:
+            told = (await client.get("/metrics")).text
+    assert 'doublebuffer_requests_total{api="batch",lane="background",outcome="ok"} 4.0' in told
+
+
+async def test_one_that_was_stopped_waits_for_the_batch_that_runs(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text(lines("a"))
+    async with run_command("up", "--port", "0", "--embedded", "memory") as up:
+        await up.is_healthy("/health/ready")
+        async with httpx.AsyncClient(base_url=f"{up.url}/v1", trust_env=False) as client:
+            file = (
+                await client.post("/files", data={"purpose": "batch"}, files={"file": ("i.jsonl", lines("a"))})
+            ).json()
+            wanted = {"input_file_id": file["id"], "endpoint": CHATS, "completion_window": "24h"}
+            batch = (await client.post("/batches", json=wanted)).json()
+        note = {"batch": batch["id"], "url": up.url}
+        (tmp_path / ".out.jsonl.batch").write_text(json.dumps(note))
+        code, log = await batch_run(up, tmp_path)
+        assert (code, ids(tmp_path / "out.jsonl")) == (0, ["a"]), log
+        async with httpx.AsyncClient(base_url=f"{up.url}/v1", trust_env=False) as client:
+            assert [one["id"] for one in (await client.get("/batches")).json()["data"]] == [batch["id"]]
+
+
+async def test_what_is_wrong_is_said_in_a_sentence(tmp_path: Path) -> None:
+    async with run_command("up", "--port", "0", "--embedded", "memory", "--api-keys", "ann:secret") as up:
+        await up.is_healthy("/health/ready")
+        for text, flags, expected in (
+            (lines("a"), (), "The gateway asks for a key: give one as --key."),
+            (
+                lines("a", "a"),
+                ("--key", "secret"),
+                "in.jsonl, line 2: The custom_id of this line is that of a line before",
+            ),
+            ("what?\n", ("--key", "secret"), "in.jsonl, line 1: no request with a custom_id."),
+        ):
+            (tmp_path / "in.jsonl").write_text(text)
+            code, log = await batch_run(up, tmp_path, *flags)
+            assert (code, expected in log) == (2, True), log
+            assert not (tmp_path / "out.jsonl").exists()
+
+
+async def test_no_gateway_is_said_so(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text(lines("a"))
+    command = ("batch", "run", "in.jsonl", "-o", "out.jsonl", "--url", "http://127.0.0.1:9")
+    code, _, log = await run_to_end(command, directory=tmp_path)
+    assert (code, "http://127.0.0.1:9 does not answer" in log) == (2, True), log
