@@ -15,7 +15,7 @@ from buffer.access import Command
 from buffer.job import Content, Finish, Logprobs, Origin, Usage
 from buffer.model_records import ModelRecord
 from buffer.scripting import by_sha
-from tests.cache.test_flights import COLD, asked, post, text
+from tests.cache.asking import COLD, asked, post, text
 from tests.coming_back.rig import DETACH, Gate, Gates, gates
 from tests.gateway.rig import PLAIN, PROMPT, Rig, rig, until
 
