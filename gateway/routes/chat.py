@@ -73,21 +73,18 @@ class ChatRoute:
                 if self._services.answers is not None:
                     found = await self._look(large, chats, model, pool, call, alone=det or claim is not None)
                 client = Client(self._form, call, receive, send, arrived_at, created, found.cache)
-                make = partial(self._orders, chats, model, pool, call, created=created)
                 if isinstance(found, Own):
                     outlives = det or claim is not None or found.first is not None
-                    orders = await beside(large, partial(make, det=outlives, id=found.id))
+                    make = partial(self._orders, chats, model, pool, call, det=outlives, created=created, id=found.id)
+                    orders = await beside(large, make)
                     lane = orders[0].job.lane
                     if call.span is not None:
                         call.span.job(orders[0].job)
                     outcome, breaks = await self._answer(claim, orders, client, found, det=det)
                 else:
                     lane = found.lane
-
-                    async def order(*, id: str = "", det: bool = False) -> Order:
-                        return (await beside(large, partial(make, det=det, id=id)))[0]
-
-                    outcome, breaks = await found.answer(client, chats[0], order)
+                    another = partial(self._order, large, chats, model, pool, call, created=created)
+                    outcome, breaks = await found.answer(client, chats[0], another)
         except BadRequest as error:
             failure = error.failure
         except Refusal as refusal:
@@ -116,6 +113,22 @@ class ChatRoute:
         first, *others = chats
         more = [order(chat) for chat in others]
         return [order(first, told=tell(first, call, created, more), id=id), *more]
+
+    async def _order(
+        self,
+        large: bool,
+        chats: Sequence[Chat],
+        model: Model,
+        pool: Pool,
+        call: Call,
+        *,
+        created: float,
+        id: str = "",
+        det: bool = False,
+    ) -> Order:
+        """The job of a request that was to have none of its own."""
+        make = partial(self._orders, chats, model, pool, call, det=det, created=created, id=id)
+        return (await beside(large, make))[0]
 
     async def _look(
         self, large: bool, chats: Sequence[Chat], model: Model, pool: Pool, call: Call, *, alone: bool
