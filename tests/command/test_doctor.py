@@ -245,11 +245,3 @@ async def test_the_command_prints_json(tmp_path: Path) -> None:
     assert (code, report["healthy"], len(report["findings"])) == (1, False, 1)
     assert report["findings"][0].keys() == {"topic", "text", "remedy", "level"}
     assert report["findings"][0]["topic"] == "settings"
-
-
-async def test_a_spare_that_does_not_run_is_no_mistake(capsys: pytest.CaptureFixture[str]) -> None:
-    url = f"http://127.0.0.1:{free_port()}"
-    spare = BackendSpec(name="spare", kind="vllm", url=url, start=["true"], models={"m": "m"})
-    findings = await examined(capsys, Settings(backends=[spare]))
-    assert all(finding.level == "fine" for finding in findings)
-    assert any("a spare" in finding.text for finding in findings)

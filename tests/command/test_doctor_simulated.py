@@ -1,4 +1,4 @@
-"""What the doctor says where no engine is, and answers are simulated: a warning that is told, and no fault."""
+"""What the doctor tells of and does not call a fault: answers that are simulated, and a spare that rests."""
 
 from __future__ import annotations
 
@@ -58,3 +58,11 @@ async def test_a_simulated_engine_that_is_configured(capsys: pytest.CaptureFixtu
     (noted,) = [finding for finding in findings if finding.level != "fine"]
     assert noted.level == "note"
     assert noted.text.endswith(", SIMULATED")
+
+
+async def test_a_spare_that_does_not_run_is_no_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    spare = BackendSpec(name="spare", kind="vllm", url=url, start=["true"], models={"m": "m"})
+    findings = await examined(capsys, Settings(backends=[spare]))
+    assert all(finding.level == "fine" for finding in findings)
+    assert any("a spare" in finding.text for finding in findings)
