@@ -81,9 +81,9 @@ def _figures(seen: Mapping[str, Any], paper: Paper) -> list[str]:
 
 
 def _tokens(rate: float, minute_rate: float, running: int) -> tuple[str, str]:
-    """They are told some seconds late: it is not none for having none yet."""
+    """They are told some seconds late: before that it is not known that there are none."""
     if running and not rate and not minute_rate:
-        return "–", "told in a few seconds"
+        return "–", "none told yet"
     return short(rate), f"{short(minute_rate)} over a minute"
 
 

@@ -51,7 +51,7 @@ def test_the_cache_has_a_line_where_there_is_one() -> None:
     text = "\n".join(frame(overview, Paper(80, 24, False)))
     assert re.search(r"^Cache +67% +of 3 in 5 min ", text, re.MULTILINE)
     # Some run, and their tokens were not told yet.
-    assert re.search(r"^Tokens/s +– +told in a few seconds", text, re.MULTILINE)
+    assert re.search(r"^Tokens/s +– +none told yet", text, re.MULTILINE)
     assert "Cache" not in "\n".join(shown(seen([engine()])))
 
 

@@ -58,10 +58,10 @@ export function drawTiles(seen) {
   times(tiles.wait, history.wait_p50_s, history.wait_p95_s, 'Time in the queue', history);
 
   const rates = history.tokens_per_s;
-  // Tokens are told some seconds late: it is not none for having none yet.
+  // Tokens are told some seconds late: before that it is not known that there are none.
   const late = seen.running && !rates.at(-1) && !minute.tokens_per_s;
   figure(tiles.tokens.big, late ? '–' : short(rates.at(-1) ?? 0));
-  write(tiles.tokens.small, late ? 'told in a few seconds' : `${short(minute.tokens_per_s)} over the last minute`);
+  write(tiles.tokens.small, late ? 'none told yet' : `${short(minute.tokens_per_s)} over the last minute`);
   tiles.tokens.plot.draw(rates, {
     least: 10,
     span: '10 min ago',
