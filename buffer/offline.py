@@ -37,7 +37,7 @@ from buffer.access import Store
 from buffer.file_record import STORE_BYTES, STORE_FULL, NoRoom
 from buffer.files import Files
 from buffer.grants import micros
-from buffer.offline_keys import KEPT_S, READ_S, RECORD_S, OfflineKeys, digest
+from buffer.offline_keys import KEPT_S, READ_S, RECORD_S, RUNNERS_S, OfflineKeys, digest
 from buffer.offline_lists import ask, new_id, walk
 from buffer.offline_record import (
     MOVES,
@@ -142,6 +142,18 @@ class Offline:
         return found or batch
 
     # --- whoever runs it
+
+    async def muster(self, runner: str, lease_s: float) -> int:
+        """Says for ``lease_s`` seconds that this process runs batches; how many do, this one included."""
+        key, now = self.keys.runners, time.time()
+        *_, count = await ask(
+            self.store,
+            ("ZADD", key, now + lease_s, runner),
+            ("ZREMRANGEBYSCORE", key, "-inf", now),
+            ("EXPIRE", key, RUNNERS_S),
+            ("ZCARD", key),
+        )
+        return max(1, int(count))
 
     async def hold(self, id: str, holder: str, lease_s: float) -> int | None:
         """The right to run it, for ``lease_s`` seconds from now; None: another has it, or the batch has ended.

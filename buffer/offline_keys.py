@@ -18,6 +18,7 @@ RECORD_S = WINDOW_S + KEPT_S
 READ_S = 2 * DAY_S
 """How long a file stays at least that an offline batch reads. Scripts know the same as ``WORK_S``, the lifetime of what
 an offline batch needs only until its end, begun anew by each settle."""
+RUNNERS_S = 60
 UPLOAD_S = 3600
 """Lifetime of pieces of a file that is not whole yet."""
 
@@ -63,6 +64,11 @@ class OfflineKeys:
     def open(self) -> str:
         """Sorted set: open batches → when they came, µs. ``open:<owner>`` is a set of an owner's."""
         return f"{self.base}open"
+
+    @property
+    def runners(self) -> str:
+        """Sorted set: processes that run batches → until when they are known to, in seconds since 1970."""
+        return f"{self.base}runners"
 
     def done(self, id: str) -> str:
         """Bitmap: lines that are settled; line 1 is bit 0."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from buffer.model_records import Families
 from buffer.settings import Settings
-from buffer.store import Store
+from buffer.store import Store, StoreUnavailable
 from buffer.telemetry import Telemetry
 from gateway.catalog import Catalog
 from gateway.delivery import Timing
@@ -53,6 +53,9 @@ async def apart(settings: Settings, store: Store, telemetry: Telemetry, pools: l
         embeddings=Embeddings(settings, catalog, telemetry),
     )
     inboxes = [pool.inbox for pool in (*chats.values(), *embeddings.values())]
+    for inbox in inboxes:
+        with suppress(StoreUnavailable):  # then it is made once the store answers
+            await inbox.create()
     async with asyncio.TaskGroup() as group:
         running = [group.create_task(inbox.run()) for inbox in inboxes]
         running += [

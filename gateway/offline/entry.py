@@ -69,6 +69,8 @@ class Entry:
         self._of_batch: Counter[str] = Counter()
         self._wake = asyncio.Event()
         self._came = 0
+        self.runners = 1
+        """Processes that share the places."""
 
     async def enter(self, model: str, *, embeds: bool, owner: str, batch: str) -> Ticket:
         """Waits for its turn: that of the owner, then of the batch, with the fewest lines in the lanes."""
@@ -136,13 +138,11 @@ class Entry:
             if not places:
                 return _BLIND
             pool = (self._embedding_pools if door.embeds else self._pools)[model.pool]
-            seen = await crowding(pool.lanes, model.queue, list(places))
+            people = await crowding(pool.lanes, model.queue, list(places))
         except StoreUnavailable:
             return 0
-        free = max(0, sum(places.values()) - seen.people)
-        # Other runners' lines count as well, and the titles of people's chats.
-        others = max(0, seen.background - door.inside)
-        return max(0, AHEAD * free - others)
+        free = max(0, sum(places.values()) - people)
+        return AHEAD * free // self.runners
 
 
 def _places(model: Model) -> dict[str, int]:

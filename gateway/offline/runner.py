@@ -20,6 +20,8 @@ from gateway.offline.entry import Entry
 _log = logging.getLogger("doublebuffer.offline")
 LOOK_S = 1.0
 """How often it looks for batches that nobody runs."""
+MUSTER_S = 5.0
+"""How long it counts among those that share the places."""
 MOST_BATCHES = 64
 """Of one process at a time."""
 AGAIN_S = 15.0
@@ -31,6 +33,7 @@ class Runner:
 
     def __init__(self, parts: Parts, offline: Offline, files: Files, *, lease_s: float) -> None:
         self._lease_s = lease_s
+        self._me = secrets.token_hex(8)
         self.stopping = asyncio.Event()
         """Set it to have what is under way put away, and ``run`` end."""
         entry = Entry(parts.catalog, parts.pools, parts.embedding_pools)
@@ -46,6 +49,8 @@ class Runner:
                 while not self.stopping.is_set():
                     try:
                         await self._take_on(courses)
+                        if self._running:
+                            self._house.entry.runners = await self._house.offline.muster(self._me, MUSTER_S)
                         if until_idle and not self._running:
                             break
                     except StoreUnavailable:

@@ -192,7 +192,7 @@ async def main(asked: argparse.Namespace) -> int:
     told = [
         f"simulated rtx4090-vllm, {asked.workers} workers, {asked.scale:g} s for a modelled second",
         f"load of this machine: {os.getloadavg()[0]:.1f}",
-        f"people: {asked.rate:g} chats/s for {asked.span:g} s, {len(alone.firsts_s)} alone, {len(beside.firsts_s)} then",
+        f"people: {asked.rate:g} chats/s for {asked.span:g} s, {len(alone.firsts_s)} and {len(beside.firsts_s)}",
         f"batch: {asked.lines} lines in {took_s:.0f} s, {still} of them left when the people had gone",
         f"first token of fast, p50: {alone.p50_ms():.1f} ms alone, {beside.p50_ms():.1f} beside",
         f"p95: {alone.p95_ms():.1f} ms alone, {beside.p95_ms():.1f} beside: {longer:.2f} x (at most 1.2)",
