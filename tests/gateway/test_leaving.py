@@ -74,15 +74,17 @@ async def test_in_the_middle(path: str, stream: bool) -> None:
 
 
 async def test_its_chat_is_not_held_on_to() -> None:
+    words = "Nobody else in this process has ever said these words."
     async with rig(queue_timeout_seconds=600) as r:
-        wire = await Wire.post(r.port, "/api/chat", ollama())
+        wire = await Wire.post(r.port, "/api/chat", ollama(messages=[{"role": "user", "content": words}]))
         await r.waiting(1)
         await wire.leave()
         await r.counted("ollama", "fast", "cancelled")
 
         async def gone() -> bool:
             gc.collect()
-            return not any(isinstance(thing, Order) for thing in gc.get_objects())
+            orders = [thing for thing in gc.get_objects() if isinstance(thing, Order)]
+            return not any(words.encode() in order.job.body for order in orders)
 
         await until(gone)
 
