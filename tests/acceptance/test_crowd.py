@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 async def test_every_answer_is_whole_and_its_own() -> None:
     what = asks(1000, [f"m-{kind}" for kind in KINDS])
     async with run_engines() as engines, run_site(backends_of(engines)) as site:
-        answers = await crowd(site.url, what)
+        answers = await crowd(site.url, what, timeout_s=120)
         assert not faults(what, answers)
         assert sum(len(engine.requests) for engine in engines.values()) == 1000
         assert await site.leftovers() == []
@@ -31,7 +31,7 @@ async def test_a_killed_worker_costs_nobody_an_answer_without_a_word() -> None:
     settings = {"DOUBLEBUFFER_LEASE_SECONDS": "2", "DOUBLEBUFFER_REFUSE_WAIT_SECONDS": "600"}
     async with run_engines(delay_s=0.02) as engines, run_site(backends_of(engines), settings=settings) as site:
         async with asyncio.TaskGroup() as group:
-            chats = group.create_task(crowd(site.url, what))
+            chats = group.create_task(crowd(site.url, what, timeout_s=120))
             async with asyncio.timeout(30):
                 while sum(len(engine.requests) for engine in engines.values()) < 100:
                     await asyncio.sleep(0.01)
