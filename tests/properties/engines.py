@@ -96,6 +96,7 @@ class Pieces:
     def __init__(self, world: World, far: Far) -> None:
         self._world, self._far = world, far
         self.tokens = world.rng.randint(500, 3000)
+        self.tries = world.rng.random() < 0.1
 
     async def read(self, upto: int) -> None:
         rng = self._world.rng
