@@ -36,6 +36,8 @@ def what(command: str, names: dict[str, str]) -> str:
         name = names.get(parts[1], parts[1])
         if name == "press":
             return what(" ".join(parts[PRESSED:]), names)
+        if name == "told":
+            return "presence"
         return f"{name} of jobs" if name == "renew" and len(parts) > RENEWS_NOTHING else name
     if len(parts) > 1 and parts[1].partition("}:")[2].partition(":")[0] in PRESENCE:
         return "presence"
