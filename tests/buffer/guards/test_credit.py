@@ -12,6 +12,7 @@ from tests.buffer.jobs import Clock, ids, job, ready, running
 FULL = "load.kv + need.kv > kv_room"
 ONE_LONG = Limits(slots=9, long=1)
 KEPT = Limits(slots=2, reserved_slots=1)
+HERE = "    if may(j, need) and not sending.waits_behind(j.lane, need.prefill) then\n      sending.grant(j)\n    else\n      "
 
 
 async def _then(lanes: Lanes, first: dict[str, Any], second: dict[str, Any], **limits: int) -> bool:
@@ -124,7 +125,7 @@ async def test_a_job_larger_than_the_prefill_credit_runs_alone(lanes: Lanes) -> 
     assert await _then(lanes, {}, {"prefill": 150}, prefill=100)
 
 
-@guard("pull", "may(j, need)", "true", where="    if may(j, need) then\n      sending.grant(j)\n    else\n      leave")
+@guard("pull", "may(j, need)", "true", where=HERE + "leave")
 @guard("pull", " and fits(need, flight.all, credit)\n", "\n")
 async def test_what_does_not_fit_stays(lanes: Lanes) -> None:
     assert not await _then(lanes, {"long": True}, {"long": True}, long=1)

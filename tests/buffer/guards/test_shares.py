@@ -11,6 +11,7 @@ from tests.buffer.jobs import ids, job, ready, running
 
 FOUR = Limits(slots=4)
 HALF = {"owner": "key:a", "share": 500}
+HERE = "    if may(j, need) and not sending.waits_behind(j.lane, need.prefill) then\n      sending.grant(j)\n    else\n      "
 
 
 async def _owned(lanes: Lanes, *names: str, **fields: Any) -> None:
@@ -94,7 +95,7 @@ async def test_and_no_more_than_there_are_slots(lanes: Lanes) -> None:
     assert len(await ids(lanes, 6, limits=FOUR)) == 4
 
 
-@guard("pull", "may(j, need)", "true", where="    if may(j, need) then\n      sending.grant(j)\n    else\n      bar")
+@guard("pull", "may(j, need)", "true", where=HERE + "bar")
 async def test_and_only_those_that_fit(lanes: Lanes) -> None:
     await ready(lanes)
     await _owned(lanes, *"abc", share=100, kv=600)
