@@ -12,7 +12,8 @@ from tests.buffer.jobs import Clock, ids, job, ready, running
 FULL = "load.kv + need.kv > kv_room"
 ONE_LONG = Limits(slots=9, long=1)
 KEPT = Limits(slots=2, reserved_slots=1)
-HERE = "    if may(j, need) and not sending.waits_behind(j.lane, need.prefill) then\n      sending.grant(j)\n    else\n      "
+MAY = "may(j, need) and not sending.waits_behind(j.lane, need.prefill)"
+HERE = f"    if {MAY} then\n      sending.grant(j)\n    else\n      "
 
 
 async def _then(lanes: Lanes, first: dict[str, Any], second: dict[str, Any], **limits: int) -> bool:

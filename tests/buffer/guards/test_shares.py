@@ -11,7 +11,8 @@ from tests.buffer.jobs import ids, job, ready, running
 
 FOUR = Limits(slots=4)
 HALF = {"owner": "key:a", "share": 500}
-HERE = "    if may(j, need) and not sending.waits_behind(j.lane, need.prefill) then\n      sending.grant(j)\n    else\n      "
+MAY = "may(j, need) and not sending.waits_behind(j.lane, need.prefill)"
+HERE = f"    if {MAY} then\n      sending.grant(j)\n    else\n      "
 
 
 async def _owned(lanes: Lanes, *names: str, **fields: Any) -> None:
