@@ -42,7 +42,7 @@ def open_queue(redis_url: str, prefix: str) -> Queue:
 
 
 def ask(queue: Queue, batch: str) -> bool:
-    """Has somebody run an offline batch. False: it waits there already. Raises redis-py's ``RedisError``."""
+    """Has somebody run an offline batch, or a pull. False: it waits there already. Raises redis-py's ``RedisError``."""
     ids: list[str] = queue.get_job_ids()
     if any(id.startswith(batch) for id in ids):
         return False
@@ -54,7 +54,7 @@ def ask(queue: Queue, batch: str) -> bool:
         job_timeout=-1,
         result_ttl=0,
         failure_ttl=3600,
-        description=f"offline batch {batch}",
+        description=f"offline {batch}",
     )
     return True
 

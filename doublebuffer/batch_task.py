@@ -1,4 +1,4 @@
-"""What RQ's work-horse does: it runs the offline batch that it was asked for, and all others that nobody runs.
+"""What RQ's work-horse does: it runs the offline batch or pull that it was asked for, and all others that nobody runs.
 
 So one process is enough for any number of them, and a batch of ten lines does not wait for the end of one of 50,000.
 """
@@ -15,12 +15,16 @@ from dataclasses import dataclass
 
 import uvloop
 
+from buffer.backend import BackendSpec
 from buffer.files import Files
 from buffer.offline import Offline
+from buffer.pulls import Pulls
 from buffer.settings import Settings
 from buffer.store import open_store
+from buffer.timing import wait_for
 from doublebuffer.counting import telling_of
 from gateway.offline.apart import apart
+from gateway.offline.pulling import Pulling
 from gateway.offline.runner import Runner
 
 _log = logging.getLogger("doublebuffer.offline")
@@ -70,12 +74,25 @@ async def _run(settings: Settings) -> None:
             asyncio.TaskGroup() as group,
         ):
             runner = Runner(parts, Offline(store, files), files, lease_s=settings.lease_seconds)
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, runner.stopping.set)
-            orphaned = group.create_task(_stop_without(parent, runner.stopping))
+            stopping = runner.stopping
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
+            orphaned = group.create_task(_stop_without(parent, stopping))
+            keepers = pulled_for(settings)
+            pulling = Pulling(Pulls(store), keepers, connect_timeout_s=settings.connect_timeout_seconds)
+            group.create_task(pulling.run(stopping))
+            await pulling.looked.wait()
             await runner.run(until_idle=True)
+            while pulling.busy and not await wait_for(stopping, PARENT_S):
+                await runner.run(until_idle=True)
+            stopping.set()
             orphaned.cancel()
     finally:
         await store.aclose()
+
+
+def pulled_for(settings: Settings) -> dict[str, BackendSpec]:
+    """The back ends that models can be pulled for, by name."""
+    return {spec.name: spec for spec in settings.backends if spec.kind == "ollama"}
 
 
 async def _stop_without(parent: int, stopping: asyncio.Event) -> None:

@@ -16,11 +16,12 @@ from redis.exceptions import RedisError
 from buffer.carrying import NO_CLUSTER, ask, carries, open_queue
 from buffer.files import Files
 from buffer.offline import Offline
+from buffer.pulls import Pulls
 from buffer.setting_sources import SettingsError
 from buffer.settings import Settings
 from buffer.store import StoreUnavailable, open_store
 from doublebuffer import VERSION
-from doublebuffer.batch_task import inherited
+from doublebuffer.batch_task import inherited, pulled_for
 from doublebuffer.starting import connect, needs_redis
 from doublebuffer.telling import store_line
 
@@ -33,6 +34,8 @@ SWEEP_S = 1.0
 PATIENCE_S = 5.0
 """and how long a work-horse may take until it has one that it was asked for."""
 SWEEP_FILES_S = 3600.0
+OFFERED_S = 5.0
+"""How long it is known that somebody pulls models for a back end."""
 AGAIN_S = 1.0
 HEARTBEAT_S = 10
 WORKER_TTL_S = 90
@@ -135,14 +138,15 @@ async def _sweep(settings: Settings, queue: Queue, ended: threading.Event) -> No
     """Asks for each open batch that nobody runs, so that no lost job of RQ's loses one."""
     store = await open_store(settings.redis_url, prefix=settings.key_prefix)
     files = Files(store, settings.files)
-    offline = Offline(store, files)
+    offline, pulls, keepers = Offline(store, files), Pulls(store), pulled_for(settings)
     asked: dict[str, float] = {}
     swept_at = float("-inf")
     try:
         while not ended.is_set():
             try:
                 now_at = time.monotonic()
-                ids = await offline.idle_ids()
+                await pulls.offer(keepers, OFFERED_S)
+                ids = [*await offline.idle_ids(), *await pulls.idle()]
                 asked = {id: at for id, at in asked.items() if now_at - at < PATIENCE_S}
                 for id in ids:
                     if id not in asked:

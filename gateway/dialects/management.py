@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from buffer.job import Failure
 from gateway.dialects.errors import BadRequest
@@ -15,6 +15,7 @@ from gateway.dialects.ollama_answer import error
 
 MOST_BYTES = 256 * 1024
 """Of a line. Ollama's have a few hundred."""
+NO_END = "The back end ended its answer before it was done."
 SUCCESS = b'{"status":"success"}\n'
 SERVED = b'{"status":"pulling manifest"}\n'
 """What is told first of a pull that has nothing to do."""
@@ -82,6 +83,13 @@ def parse(path: str, body: bytes) -> Wanted:
         return Wanted(path, model, "" if path == "/api/pull" else model, stream, passed)
     blobs = any(name in fields and decode(fields[name], _strings, name, "an object") for name in ("files", "adapters"))
     return Wanted(path, model, take(fields, "from", _string, "a string") or "", stream, passed, blobs)
+
+
+def streamed(body: bytes) -> bytes:
+    """What an Ollama is to be sent of a pull, to tell how far it is."""
+    fields = msgspec.json.decode(body, type=dict[str, Raw])
+    fields.pop("stream", None)
+    return msgspec.json.encode(fields)
 
 
 def check_digest(digest: str) -> None:

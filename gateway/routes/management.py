@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from fastapi import APIRouter, Response
 
@@ -12,18 +13,15 @@ from backends.failures import from_payload
 from backends.management import ModelKeeper, Passed
 from buffer.job import Failure
 from gateway.body import TOO_SLOW, read_body
-from gateway.call import JSON, NDJSON, Call, Headers, Receive, Scope, Send, answer, call_of
+from gateway.call import JSON, Call, Receive, Scope, Send, answer, call_of
 from gateway.client import until_left
-from gateway.delivery import STREAM_HEADERS
 from gateway.dialects import ollama
 from gateway.dialects.errors import BadRequest, headers
-from gateway.dialects.management import SERVED, SUCCESS, Progress, Wanted, check_digest, failed, parse
+from gateway.dialects.management import NO_END, SERVED, SUCCESS, Progress, Wanted, check_digest, failed, parse
 from gateway.refusal import ClientLeft, Refusal
+from gateway.routes.pulls import CHOSEN, CarriedPulls, names, open_lines, piece
 from gateway.services import Services
 from gateway.upload import Upload
-
-_CHOSEN = b"x-doublebuffer-backend"
-_NO_END = "The back end ended its answer before it was done."
 
 
 class ManagementRoute:
@@ -33,6 +31,7 @@ class ManagementRoute:
         self._management = services.management
         self._most_bytes = services.settings.max_body_bytes
         self._heartbeat_s = heartbeat_s
+        self._carried = CarriedPulls(services.store, heartbeat_s)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         call = call_of(scope)
@@ -67,7 +66,7 @@ class ManagementRoute:
         path = call.path
         verb = path.removeprefix("/api/")
         wanted = parse(path, body)
-        chosen = call.header(_CHOSEN).strip()
+        chosen = call.header(CHOSEN).strip()
         if path == "/api/delete":
             for keeper in await self._management.holders(chosen, wanted.model, verb=verb):
                 async with keeper.send("DELETE", path, wanted.body) as passed:
@@ -80,13 +79,16 @@ class ManagementRoute:
             return
         source = wanted.model if path == "/api/pull" else "" if wanted.blobs else wanted.source
         keeper = await self._management.one(chosen, source, verb=verb)
+        if path == "/api/pull" and await self._carried.takes(keeper):
+            await self._carried.follow(keeper, wanted, send, partial(self._known, keeper, wanted))
+            return
         async with keeper.send("POST", path, wanted.body) as passed:
             if path == "/api/copy" or not wanted.stream:
                 told = await passed.whole()
                 if path != "/api/copy":
                     _check(keeper.spec.name, told)
                 await self._known(keeper, wanted)
-                await answer(send, passed.status, JSON, told, _names(keeper))
+                await answer(send, passed.status, JSON, told, names(keeper))
             else:
                 await self._progress(keeper, wanted, passed, send, group)
 
@@ -98,7 +100,7 @@ class ManagementRoute:
         self, keeper: ModelKeeper, wanted: Wanted, passed: Passed, send: Send, group: asyncio.TaskGroup
     ) -> None:
         """Lines as they come. While there is nothing new, the last one again."""
-        await _open(send, keeper)
+        await open_lines(send, keeper)
         progress = Progress()
         read = group.create_task(_next(passed))
         last_words = b""
@@ -106,16 +108,16 @@ class ManagementRoute:
             await asyncio.wait({read}, timeout=self._heartbeat_s)
             if not read.done():
                 if progress.last:
-                    await _piece(send, progress.last)
+                    await piece(send, progress.last)
                 continue
             data = read.result()
             try:
                 lines = progress.flush() if data is None else progress.feed(_told(data))
             except (BackendError, ValueError) as error:
-                last_words = failed(error.message if isinstance(error, BackendError) else _NO_END)
+                last_words = failed(error.message if isinstance(error, BackendError) else NO_END)
                 continue
             if lines:
-                await _piece(send, lines)
+                await piece(send, lines)
             if progress.done:
                 await self._known(keeper, wanted)
                 last_words = SUCCESS
@@ -124,15 +126,15 @@ class ManagementRoute:
             else:
                 read = group.create_task(_next(passed))
         if not last_words and not progress.failed:
-            last_words = failed(_NO_END)
+            last_words = failed(NO_END)
         await send({"type": "http.response.body", "body": last_words})
 
     async def _blob(self, call: Call, receive: Receive, send: Send) -> None:
         """A file of any size, a piece at a time."""
         check_digest(call.path.removeprefix("/api/blobs/"))
-        keeper = await self._management.one(call.header(_CHOSEN).strip(), verb="create")
+        keeper = await self._management.one(call.header(CHOSEN).strip(), verb="create")
         if call.method == "HEAD":
-            await answer(send, 200 if await keeper.has(call.path) else 404, JSON, b"", _names(keeper))
+            await answer(send, 200 if await keeper.has(call.path) else 404, JSON, b"", names(keeper))
             return
         if call.header(b"content-encoding").strip().lower() not in {"", "identity"}:
             raise Refusal(Failure("Blobs have to be sent as they are, in no encoding.", 415, ""))
@@ -148,7 +150,7 @@ class ManagementRoute:
             if upload.slow:
                 raise Refusal(TOO_SLOW) from None
             raise
-        await answer(send, passed.status, JSON, told, _names(keeper))
+        await answer(send, passed.status, JSON, told, names(keeper))
 
 
 async def _next(passed: Passed) -> bytes | BackendError | None:
@@ -172,34 +174,15 @@ def _check(name: str, told: bytes) -> None:
     if progress.failed:
         raise from_payload(name, progress.error)
     if not progress.done:
-        raise BackendError(_NO_END, kind="failed")
+        raise BackendError(NO_END, kind="failed")
 
 
 async def _tell_served(send: Send, wanted: Wanted) -> None:
     if wanted.stream:
-        await _open(send, None)
+        await open_lines(send, None)
         await send({"type": "http.response.body", "body": SERVED + SUCCESS})
     else:
         await answer(send, 200, JSON, SUCCESS.strip())
-
-
-async def _open(send: Send, keeper: ModelKeeper | None) -> None:
-    names = () if keeper is None else _names(keeper)
-    await send(
-        {
-            "type": "http.response.start",
-            "status": 200,
-            "headers": [(b"content-type", NDJSON), *STREAM_HEADERS, *names],
-        }
-    )
-
-
-def _piece(send: Send, data: bytes) -> Awaitable[None]:
-    return send({"type": "http.response.body", "body": data, "more_body": True})
-
-
-def _names(keeper: ModelKeeper) -> Headers:
-    return [(_CHOSEN, keeper.spec.name.encode("ascii", "replace"))]
 
 
 def _failure(error: BackendError) -> Failure:
