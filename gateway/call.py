@@ -24,6 +24,7 @@ SSE = b"text/event-stream"
 TEXT = b"text/plain; charset=utf-8"
 
 _KEY = "doublebuffer.call"
+_LISTS = frozenset({b"cache-control", b"pragma"})
 
 
 @dataclass(slots=True)
@@ -34,7 +35,7 @@ class Call:
     path: str
     """Percent-decoded."""
     headers: dict[bytes, bytes]
-    """By lower-case name; of a header that came twice, the last."""
+    """By lower-case name; of a header that came twice, the last, or all of them where it is a list."""
     request_id: str
     key: str
     """Name of the API key it was sent with; empty where no keys are set."""
@@ -64,6 +65,15 @@ class Call:
     def is_anthropic(self) -> bool:
         """Whether they take Anthropic's, for all that."""
         return self.path == "/v1/messages" or self.path.startswith("/v1/messages/")
+
+
+def read_headers(came: Headers) -> dict[bytes, bytes]:
+    """As ``Call.headers``. A proxy's word on caches does not stand in place of its client's."""
+    found = dict(came)
+    if len(found) < len(came):
+        for name in _LISTS & found.keys():
+            found[name] = b", ".join(value for other, value in came if other == name)
+    return found
 
 
 def call_of(scope: Scope) -> Call:

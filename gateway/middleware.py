@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from buffer.telemetry import Api, Outcome, Telemetry
 from gateway.auth import asks_itself
-from gateway.call import AsgiApp, Call, Headers, Message, Receive, Scope, Send, answer, put_call
+from gateway.call import AsgiApp, Call, Headers, Message, Receive, Scope, Send, answer, put_call, read_headers
 from gateway.dashboard.safe import SAFE
 from gateway.door import UNAUTHORIZED, Door
 from gateway.forms import failure_answer
@@ -52,7 +52,7 @@ class Front:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers: dict[bytes, bytes] = dict(scope["headers"])
+        headers = read_headers(scope["headers"])
         path: str = scope["path"]
         if path.endswith("/") or "//" in path:
             path = _tidy(path)

@@ -177,6 +177,10 @@ async def test_what_a_client_says_of_caches_is_obeyed(bench: Bench) -> None:
     assert fourth.content != third.content, "no-store does not read"
     assert (await ask(bench, asked)).content == third.content
     assert {one.headers["x-doublebuffer-cache"] for one in (first, third, fourth)} == {"bypass"}
+    # A proxy has its own word behind the client's.
+    fields = [("cache-control", "no-store"), ("cache-control", "no-cache")]
+    proxied = await bench.client.post("/api/chat", json=base(OLL, "a secret"), headers=fields)
+    assert (await ask(bench, base(OLL, "a secret"))).content != proxied.json()["message"]["content"]
     assert await bench.counted("doublebuffer_cache_total", result="bypass") >= 3
 
 
