@@ -14,6 +14,7 @@ from buffer.load import BackendState
 from buffer.model_records import Families, ModelRecord, alias_names
 from buffer.names import model_key, queue_names
 from gateway.dialects.listing import tagged
+from policy.inflight import OLLAMA_MOST
 from policy.learned import UNKNOWN, Figures, together
 
 SIMULATED_OWNER = "doublebuffer-simulated"
@@ -79,7 +80,8 @@ class Model:
         serving = {offer.state.name: offer.state for offer in self.offers if offer.state.up}
         able = [state for state in serving.values() if not state.breaker_open]
         own = [state for state in able if state.name not in self.stand_ins]
-        return [(state.limit or state.slots, state.kv_tokens) for state in own or able if state.limit or state.slots]
+        found = [(_places(state), state.kv_tokens) for state in own or able]
+        return [(places, memory) for places, memory in found if places]
 
     @property
     def failure(self) -> str:
@@ -124,6 +126,12 @@ class Model:
         if self.record is None or not self.record.list_aliases:
             return []
         return [name for name, _ in alias_names(self.name, self.record.aliases)]
+
+
+def _places(state: BackendState) -> int:
+    """Of an Ollama that was not tried with more yet, it is not known that it takes no more."""
+    places = state.limit or state.slots
+    return max(places, OLLAMA_MOST) if state.kind == "ollama" and places and not state.in_turn else places
 
 
 def _told(info: ModelInfo) -> int:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
 from buffer.load import read_states
+from gateway.models import merge
 from gateway.refusal import Refusal
 from policy.outlook import NOTHING, Outlook
 from tests.gateway.one_place import Place, one_place
 from tests.gateway.rig import until
 from tests.gateway.test_admission import admission, job
+from tests.gateway.test_models import state
 
 
 async def learned(place: Place) -> bool:
@@ -100,3 +103,19 @@ def test_what_other_gateways_have_waiting_makes_the_told_gap_longer() -> None:
     with pytest.raises(Refusal) as refused:
         it.check([(job(), known)])
     assert "(20 s) is over the 10 s" in refused.value.failure.message
+
+
+def test_what_back_ends_tell_of_their_places() -> None:
+    told: dict[str, Any] = {"kind": "ollama", "limit": 1}
+    expected: list[tuple[list[dict[str, Any]], list[tuple[int, int]]]] = [
+        ([{"limit": 3, "kv_tokens": 900}, {"slots": 8}], [(3, 900), (8, 0)]),
+        ([{"limit": 3, "up": False}, {"limit": 3, "breaker_open": True}, {}], []),
+        ([told | {"in_turn": True}], [(1, 0)]),
+        ([told], [(4, 0)]),  # it was never tried with two
+        ([{"limit": 3}, {"limit": 9, "fallback_for": ["b0"]}], [(3, 0)]),
+        ([{"limit": 3, "up": False}, {"limit": 9, "fallback_for": ["b0"]}], [(9, 0)]),
+    ]
+    for facts, places in expected:
+        model = merge([state(f"b{number}", "m", **one) for number, one in enumerate(facts)], 1).find("m")
+        assert model is not None
+        assert model.engines == places
