@@ -14,8 +14,9 @@ if ARGV[5] == '' then
   return {'none'}
 end
 local flight = P .. 'flight:' .. digest
-local at = call('HGET', flight, 'at')
-if at and tonumber(at) <= purged(model) then
-  call('DEL', flight)
+local before = call('HMGET', flight, 'at', 'job')
+if before[1] and tonumber(before[1]) <= purged(model) then
+  -- Its clients wait on, and the last of them is to be known.
+  call('RENAME', flight, flight .. ':' .. before[2])
 end
 return claim(flight, ARGV[5], ARGV[6], digest, ARGV[7], false, ARGV[8], ARGV[9])

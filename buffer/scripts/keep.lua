@@ -5,8 +5,8 @@
 local digest, model, data = ARGV[2], ARGV[3], ARGV[4]
 local ttl, most = tonumber(ARGV[5]), tonumber(ARGV[6])
 local flight = P .. 'flight:' .. digest
-if ARGV[8] ~= '' and call('HGET', flight, 'job') == ARGV[8] then
-  call('DEL', flight)
+if ARGV[8] ~= '' then
+  call('DEL', call('HGET', flight, 'job') == ARGV[8] and flight or flight .. ':' .. ARGV[8])
 end
 local size = #data + 512
 if data == '' or size > most or purged(model) >= now - tonumber(ARGV[7]) then

@@ -2,7 +2,11 @@
 -- lifetime of an answer. Returns 1 if it was the last that waited: the job is for nobody any more.
 local key, call = KEYS[1], redis.call
 if call('HGET', key, 'job') ~= ARGV[2] then
-  return 0
+  -- Where another job stands in its place by now, see `ask`.
+  key = key .. ':' .. ARGV[2]
+  if call('HGET', key, 'job') ~= ARGV[2] then
+    return 0
+  end
 end
 if ARGV[4] == 'answered' then
   call('EXPIRE', key, tonumber(ARGV[5]))

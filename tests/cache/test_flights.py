@@ -71,6 +71,31 @@ async def test_the_job_goes_on_until_the_last_has_left(url: str | None) -> None:
         await until_none(g)
 
 
+@pytest.mark.parametrize("kind", ["embedded", "redis"])
+async def test_a_job_of_before_a_purge_goes_on_until_the_last_has_left(url: str | None) -> None:
+    async with gates(url, cache=True) as g:
+        old = [post(g.one, CHAT), post(g.two, CHAT)]
+        before = await g.hands.take()
+        await passengers(g, 2)
+        await g.one.client.delete("/v1/cache")
+        new = post(g.two, CHAT)
+        after = await g.hands.take()
+        old[0].cancel()
+        await passengers(g, 2)
+        assert not await cancelled(g, before.id)
+        old[1].cancel()
+
+        async def stops() -> bool:
+            return await cancelled(g, before.id)
+
+        await until(stops)
+        assert not await cancelled(g, after.id)
+        g.hands.say(after, "Hello", Finish("stop"), Usage(7, 2))
+        await g.hands.end(after)
+        assert text(CHAT, await new) == "Hello"
+        await until_none(g)
+
+
 async def test_whoever_cancels_his_request_by_its_id_cancels_nobody_else_s() -> None:
     async with gates(None, cache=True) as g:
         first = post(g.one, CHAT)
