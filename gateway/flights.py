@@ -12,7 +12,6 @@ from typing import Protocol
 
 from buffer.cache import Claim, Flight, Shelf
 from buffer.cached import Cached
-from buffer.failures import STOPPING
 from buffer.job import Chat, End, Event
 from buffer.lanes import Lanes
 from buffer.listening import Listener
@@ -22,7 +21,7 @@ from buffer.telemetry import Outcome
 from gateway.answering import Answering
 from gateway.client import Client
 from gateway.intake import Order
-from gateway.keeping import Asking, Keeping
+from gateway.keeping import STOPPED, Asking, Keeping, is_stopping
 from gateway.pools import Pool
 from gateway.refusal import Refusal
 from gateway.relay import Relay
@@ -182,7 +181,9 @@ class _Joint:
             if not isinstance(item, End):
                 self._given = True
                 return item
-            if self._given or not self._again or answers(item) or _is_stopping(item):
+            if is_stopping(item):
+                return STOPPED
+            if self._given or not self._again or answers(item):
                 return item
             self._again = False
             if (failed := await self._begin_anew(item)) is not None:
@@ -212,7 +213,3 @@ class _Joint:
 
 
 _BUSY_END = End("failed", BUSY)
-
-
-def _is_stopping(end: End) -> bool:
-    return end.failure is not None and end.failure.code == STOPPING.code

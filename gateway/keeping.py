@@ -19,6 +19,14 @@ from gateway.pools import Pool
 from gateway.question import Question
 from gateway.sharing import Share, Sharing
 
+STOPPED = End("failed", STOPPING)
+"""What a client is told who did not say that it comes back: an id to come back by it has not got."""
+
+
+def is_stopping(end: End) -> bool:
+    """The gateway stops, whatever becomes of the job."""
+    return end.failure is not None and end.failure.code == STOPPING.code
+
 
 @dataclass(frozen=True, slots=True)
 class Asking:
@@ -49,7 +57,7 @@ class Keeping:
         self._shelf = shelf
         self._sharing = sharing
         self._asking = asking
-        self._shared = shared
+        self.shared = shared
 
     def hear(self, order: Order, follower: Follower) -> Heard:
         """See ``Hears``."""
@@ -59,15 +67,15 @@ class Keeping:
         """Before the client hears of it: whoever asks again right then is to find the answer."""
         asking, job = self._asking, order.job
         question, lanes = asking.question, order.pool.lanes
-        if end.failure is not None and end.failure.code == STOPPING.code:
+        if is_stopping(end):
             # It goes on for those who have joined it elsewhere.
-            if self._shared:
+            if self.shared:
                 await self._sharing.left(asking.share, lanes, [job.id])
             return
         data = recording.kept(end, job.lane) if asking.keeps and backend not in asking.stand_ins else b""
         age_us = asking.age_us
         with suppress(StoreUnavailable):  # then the next one asks an engine
-            if self._shared:
+            if self.shared:
                 await self._shelf.land(
                     question, data, age_us=age_us, job=job.id, lanes=lanes, failed=end.kind != "done"
                 )
@@ -108,7 +116,7 @@ class Heard:
             if not isinstance(item, End):
                 self._recording.add(item)
                 return item
-            self._end = item
+            self._end = STOPPED if self._keeping.shared and is_stopping(item) else item
         if not self._told:
             # Whoever is cancelled in here is given the end once more.
             await self._keeping.ended(self._order, self._follower.started or "", self._recording, self._end)

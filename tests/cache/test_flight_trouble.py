@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from buffer.failures import STOPPING
 from buffer.job import End, Failure, Finish, Usage
 from buffer.keys import DONE_REPLY_S
 from buffer.store import StoreUnavailable
@@ -39,6 +40,24 @@ async def test_nobody_tries_a_third_time() -> None:
         assert [(await one).status_code for one in asks] == [502, 502]
         await until_none(g)
         assert len(g.hands.granted) == 2
+
+
+@pytest.mark.parametrize("kind", ["embedded", "redis"])
+async def test_whoever_a_gateway_that_stops_has_told_so_is_to_send_it_again(url: str | None) -> None:
+    """No id of theirs would lead to the answer."""
+    async with gates(url, cache=True) as g:
+        first = post(g.one, CHAT)
+        job = await g.hands.take()
+        others = [post(gate, CHAT, stream=stream) for gate in g.gates for stream in (True, False)]
+        await passengers(g, 5)
+        await g.one.end_answers()
+        for told in (first, *others[:2]):
+            assert (await told).status_code == 503
+            assert (await told).json()["error"]["message"] == STOPPING.message
+        await passengers(g, 2)
+        g.hands.say(job, "Hello", Finish("stop"), Usage(7, 2))
+        await g.hands.end(job)
+        assert [text(CHAT, await other) for other in others[2:]] == ["Hello", "Hello"]
 
 
 async def test_a_refusal_of_the_question_itself_is_everybody_s() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +31,8 @@ class Gate:
     port: int
     client: httpx.AsyncClient
     telemetry: Telemetry
+    end_answers: Callable[[], Awaitable[None]]
+    """The last thing before it stops."""
 
     def metric(self, line: str) -> float:
         for text in self.telemetry.exposition(None).decode().splitlines():
@@ -96,7 +98,7 @@ async def gates(
             app = create_app(Settings(**settings), own, telemetry=telemetry, timing=timing)
             port = await stack.enter_async_context(served(app))
             client = httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20)
-            made.append(Gate(port, await stack.enter_async_context(client), telemetry))
+            made.append(Gate(port, await stack.enter_async_context(client), telemetry, app.end_answers))
         yield Gates(made, hands, lanes)
         flusher.cancel()
 
