@@ -8,7 +8,9 @@ from buffer.keys import claimed
 from buffer.lanes import Lanes
 from tests.buffer.guards.mutants import guard
 
-MINUTE_US = 60_000_000
+ITS_JOB = "if call('HGET', key, 'job') ~= ARGV[2] then"
+STANDS = "local key, call = KEYS[1], redis.call\n" + ITS_JOB
+ASIDE = "key = key .. ':' .. ARGV[2]\n  " + ITS_JOB
 
 
 async def _claim(
@@ -23,43 +25,45 @@ async def _leave(lanes: Lanes, job: str, why: str, client: str = "c") -> Any:
     return await lanes.store.script("leave", keys=[claimed(lanes.store.prefix, "k")], args=args)
 
 
-@guard("claim", "if v[1] and v[3] ~= ARGV[4] then", "if false then")
+@guard("_claim", "if v[1] and v[3] ~= request then", "if false then")
 async def test_a_key_stands_for_one_request(lanes: Lanes) -> None:
     await _claim(lanes, "a")
     assert await _claim(lanes, "b", request="another") == [b"other"]
 
 
-@guard("claim", "v[1] and v[3] ~= ARGV[4]", "v[3] ~= ARGV[4]")
+@guard("_claim", "v[1] and v[3] ~= request", "v[3] ~= request")
 async def test_a_key_that_is_new_stands_for_any(lanes: Lanes) -> None:
     assert await _claim(lanes, "a") == [b"new"]
 
 
-@guard("claim", "if v[1] and v[1] ~= ARGV[8] then", "if false then")
+@guard("_claim", "if v[1] and v[1] ~= instead then", "if false then")
 async def test_the_same_request_again_is_the_same_job(lanes: Lanes) -> None:
     await _claim(lanes, "a")
     assert (await _claim(lanes, "b"))[:3] == [b"job", b"a", b"default"]
 
 
-@guard("claim", "v[1] and v[1] ~= ARGV[8]", "v[1]")
+@guard("_claim", "v[1] and v[1] ~= instead", "v[1]")
 async def test_one_that_gave_no_answer_is_asked_anew(lanes: Lanes) -> None:
     await _claim(lanes, "a")
     assert await _claim(lanes, "b", ended="a") == [b"new"]
 
 
-@guard("claim", "if now == 0 then", "if false then")
+@guard("_core", "if now == 0 then", "if false then")
 async def test_how_long_ago_it_was_claimed_is_told_by_the_stores_clock(lanes: Lanes) -> None:
     await _claim(lanes, "a")
     now = int((await lanes.store.redis.time())[0])
     assert int((await _claim(lanes, "b", at=(now + 60) * 1_000_000))[3]) < 120_000_000
 
 
-@guard("claim", "if ARGV[6] == '1' then", "if true then")
+@guard("_claim", "if stays then", "if true then")
+@guard("claim", "ARGV[6] == '1'", "true")
 async def test_the_last_client_that_leaves_ends_the_job(lanes: Lanes) -> None:
     await _claim(lanes, "a")
     assert await _leave(lanes, "a", "left") == 1
 
 
-@guard("claim", "if ARGV[6] == '1' then", "if false then")
+@guard("_claim", "if stays then", "if false then")
+@guard("claim", "ARGV[6] == '1'", "false")
 async def test_not_one_that_is_detached(lanes: Lanes) -> None:
     await _claim(lanes, "a", det=1)
     assert await _leave(lanes, "a", "left") == 0
@@ -72,7 +76,8 @@ async def test_nor_one_that_somebody_else_detached(lanes: Lanes) -> None:
     assert [await _leave(lanes, "a", "left", client) for client in "cd"] == [0, 0]
 
 
-@guard("leave", "if call('HGET', key, 'job') ~= ARGV[2] then", "if false then")
+@guard("leave", ITS_JOB, "if false then", where=STANDS)
+@guard("leave", ITS_JOB, "if false then", where=ASIDE)
 async def test_who_leaves_another_job_ends_nothing(lanes: Lanes) -> None:
     await _claim(lanes, "a")
     assert await _leave(lanes, "another", "left") == 0

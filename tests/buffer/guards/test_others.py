@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from buffer.lanes import Lanes
+from buffer.load import BackendState, publish_state
 from tests.buffer.guards.mutants import guard
 from tests.buffer.guards.steps import change, ids_in, lifetime
 from tests.buffer.jobs import Clock, clocked, ids, job, ready, running
@@ -157,3 +158,14 @@ async def test_credit_of_a_job_that_waits_is_freed(lanes: Lanes) -> None:
     clock.forward(16)
     await lanes.reap(60.0)
     assert await ids_in(lanes, "load:b") == []
+
+
+@guard("told", "if value then", "if true then")
+@guard("told", "if value then", "if false then")
+async def test_what_has_run_out_is_told_no_more(lanes: Lanes) -> None:
+    for name in ("gone", "here"):
+        await publish_state(lanes.store, lanes.keys, BackendState(name=name, kind="vllm", up=True), 10)
+    here = await lanes.store.redis.get(lanes.keys.state("here"))
+    await lanes.store.redis.delete(lanes.keys.state("gone"))
+    assert await lanes.store.script("told", keys=[lanes.keys.base], args=["state"]) == [[here]]
+    assert await ids_in(lanes, "states") == ["here"]
