@@ -1,6 +1,6 @@
 -- needs: core offline
 -- An offline batch comes to be. ARGV: now, batch, what stays of it as it is, its owner's list, file that it reads, lifetime of its record (s),
--- for how long it reads the file at most (s), most that an owner may have open.
+-- for how long it reads the file at most (s), most that an owner may have open, most that are known of an owner.
 -- Returns: 1; 0 if the file is not there, -1 if the owner has too many open.
 local key, file, lifetime = P .. 'batch:' .. ARGV[2], P .. 'file:' .. ARGV[5], tonumber(ARGV[6])
 if call('EXISTS', key) == 1 then
@@ -20,10 +20,20 @@ if call('SCARD', open) >= tonumber(ARGV[8]) then
     return -1
   end
 end
+-- The oldest that have ended make room.
+local list = P .. 'batches:' .. ARGV[4]
+local over = call('ZCARD', list) + 1 - tonumber(ARGV[9])
+for _, id in ipairs(over > 0 and call('ZRANGE', list, 0, over + tonumber(ARGV[8])) or {}) do
+  if over > 0 and call('SISMEMBER', open, id) == 0 then
+    call('DEL', P .. 'batch:' .. id)
+    call('ZREM', list, id)
+    over = over - 1
+  end
+end
 call('HSET', key, 'record', ARGV[3], 'status', 'validating')
 call('EXPIRE', key, lifetime)
-call('ZADD', P .. 'batches:' .. ARGV[4], 0, ARGV[2])
-call('EXPIRE', P .. 'batches:' .. ARGV[4], lifetime)
+call('ZADD', list, 0, ARGV[2])
+call('EXPIRE', list, lifetime)
 call('SADD', open, ARGV[2])
 call('EXPIRE', open, lifetime)
 call('ZADD', P .. 'open', int(now), ARGV[2])

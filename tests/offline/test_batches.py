@@ -290,3 +290,24 @@ async def test_no_id_leads_out_of_the_folder(offline: Offline, folder: str | Non
     if folder:
         with pytest.raises(ValueError, match="no id"):
             await offline.places("../../etc", 1, 1)
+
+
+async def test_the_oldest_that_have_ended_make_room(offline: Offline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offline_module, "MOST_KNOWN", 3)
+    record = await upload(offline.files)
+    begun = [await batch(offline, record) for _ in range(3)]
+    for one in begun[1:]:
+        fence = await offline.hold(one.id, "runner", LEASE_S)
+        assert fence is not None
+        await offline.move(one, fence, "failed", errors=[])
+    others = await batch(offline, await upload(offline.files, owner=BOB))
+    for expected in (begun[2], begun[0]):
+        newest = await batch(offline, record)
+        found, _ = await offline.page(ANN)
+        assert expected.id in {one.id for one in found}
+        assert (len(found), found[0].id) == (3, newest.id)
+    assert await offline.read(begun[1].id) is None
+    assert await offline.read(begun[2].id) is None
+    newest = await batch(offline, record)
+    assert len((await offline.page(ANN))[0]) == 4, "those under way stay"
+    assert [one.id for one in (await offline.page(BOB))[0]] == [others.id]

@@ -94,6 +94,26 @@ async def test_a_file_that_stays_longer_does_not_go_earlier(lanes: Lanes) -> Non
     assert await offline.store.redis.ttl(offline.files.keys.file(record.id)) > READ_S
 
 
+@guard("offline_create", "if over > 0 and call('SISMEMBER'", "if false and call('SISMEMBER'")
+@guard("offline_create", "ZCARD', list) + 1", "ZCARD', list)")
+@guard("offline_create", "over > 0 and call('SISMEMBER', open, id) == 0", "over > 0")
+@guard("offline_create", "if over > 0 and call('SISMEMBER'", "if call('SISMEMBER'")
+@guard("offline_create", "    over = over - 1\n", "")
+@guard("offline_create", "over + tonumber(ARGV[8])", "over - 1")
+async def test_the_oldest_that_has_ended_makes_room(lanes: Lanes) -> None:
+    offline = house(lanes)
+    record = await upload(offline.files)
+    with patch.object(offline_module, "MOST_KNOWN", 3):
+        begun = [await batch(offline, record) for _ in range(3)]
+        for one in begun[1:]:
+            fence = await offline.hold(one.id, "runner", LEASE_S)
+            assert fence is not None
+            await offline.move(one, fence, "failed", errors=[])
+        newest = await batch(offline, record)
+    found, _ = await offline.page(ANN)
+    assert [one.id for one in found] == [newest.id, begun[2].id, begun[0].id]
+
+
 # --- offline_hold
 
 
