@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
 
@@ -24,6 +25,8 @@ from buffer.offline_keys import UPLOAD_S, OfflineKeys, digest
 
 T = TypeVar("T")
 _ANY = 2**52
+_DISK = ThreadPoolExecutor(4, "files")
+"""Apart from the threads that large chats and names of servers need: a folder on a server that is away hangs."""
 
 
 class Writer(ABC):
@@ -124,7 +127,7 @@ class _InStore(Writer):
 async def on_disk(work: Callable[..., T], *args: object) -> T:
     """What blocks, in a thread. Raises ``DiskError``."""
     try:
-        return await asyncio.to_thread(work, *args)
+        return await asyncio.get_running_loop().run_in_executor(_DISK, work, *args)
     except OSError as error:
         raise DiskError(error) from error
 

@@ -176,8 +176,8 @@ class Files:
                 raise FileLost
             try:
                 path = self.folder.path(record.id, record.expires_at)
-                found = await asyncio.to_thread(read_at, path, offset, length)
-            except OSError as error:
+                found = await on_disk(read_at, path, offset, length)
+            except DiskError as error:
                 raise FileLost from error
         if len(found) < length:
             raise FileLost

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from buffer import file_writers
 from buffer import files as files_module
+from buffer.file_folder import Draft, Folder
 from buffer.files import CHUNK, About, FileLost, Files, NoRoom
 from buffer.offline_keys import KEPT_S
 from buffer.offline_lists import new_id
@@ -235,6 +237,28 @@ async def test_a_disk_that_fails_is_told_of(files: Files, folder: str | None) ->
     assert refused.value.status == 507
     with pytest.raises(NoRoom):
         await broken.sweep()
+
+
+async def test_a_folder_that_hangs_holds_up_nothing_else(
+    files: Files, folder: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of a server that is away does."""
+    comes_back = threading.Event()
+
+    def hangs(folder: Folder) -> Draft:
+        comes_back.wait()
+        return draft(folder)
+
+    draft = Folder.draft
+    monkeypatch.setattr(Folder, "draft", hangs)
+    uploads = [asyncio.create_task(upload(files)) for _ in range(40)]
+    try:
+        async with asyncio.timeout(10):
+            # Large chats, names of servers and metrics are looked at beside the loop.
+            await asyncio.gather(*(asyncio.to_thread(time.time) for _ in range(40)))
+    finally:
+        comes_back.set()
+    assert len({record.id for record in await asyncio.gather(*uploads)}) == len(uploads)
 
 
 async def test_content_that_is_gone_is_told_of(files: Files, folder: str | None) -> None:
