@@ -13,7 +13,16 @@ from policy.credit import Credit, Need, fits, for_waiting, may_go_first, may_pas
 from policy.flight import Carried, Flight
 from policy.lane import SHORT_LANES
 from policy.lineup import Lineup, Waiting
-from policy.segment import CARE_AHEAD, HEED_S, careful_segment, next_piece, pause_after, prefill_room
+from policy.segment import (
+    CARE_AHEAD,
+    CARE_PAUSE,
+    HEED_S,
+    careful_piece,
+    careful_segment,
+    next_piece,
+    pause_after,
+    prefill_room,
+)
 
 LOOK_AT: Final = 16
 """Jobs that a pull looks at and leaves before it gives up."""
@@ -185,10 +194,11 @@ class _Pull:
         """Up to which token the next piece goes; ``prompt``: all that is left."""
         if not splits or lane == "fast":
             return prompt
-        segment, free = self._credit.segment, self._free
+        segment = self._credit.segment
         if self._careful(lane):
-            segment, free = careful_segment(segment), 1.0
-        upto = next_piece(prompt, read, segment, free)
+            upto = careful_piece(prompt, read, segment)
+        else:
+            upto = next_piece(prompt, read, segment, self._free)
         return prompt if upto is None else upto
 
     def _need(self, job: Waiting) -> Need:
@@ -210,7 +220,7 @@ class _Pull:
         )
         self._result.jobs.append((job, 0 if upto == job.prompt else upto))
         if self._careful(job.lane):
-            self._flight.next_careful_at = self._now + self._credit.pause
+            self._flight.next_careful_at = self._now + CARE_PAUSE * self._credit.pause
         elif self._credit.segment and job.lane != "fast":
             pause = pause_after(upto - read, self._credit.segment, self._credit.pause)
             self._flight.next_piece_at = max(self._flight.next_piece_at, self._now + pause)
@@ -230,7 +240,7 @@ class _Pull:
         if fit:
             self._flight.send(half.id, upto)
             if careful:
-                self._flight.next_careful_at = self._now + self._credit.pause
+                self._flight.next_careful_at = self._now + CARE_PAUSE * self._credit.pause
             else:
                 self._flight.next_piece_at = self._now + self._credit.pause
             self._result.pieces.append(Piece(half.id, 0 if upto == half.prompt else upto))

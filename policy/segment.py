@@ -17,7 +17,9 @@ HEED_S: Final = 60.0
 CARE: Final = 8
 """Then its pieces are so many times smaller: as much as an engine reads in a step that takes no longer for it."""
 CARE_AHEAD: Final = 2
-"""And so many of them may be on their way."""
+"""and so many of them may be on their way:"""
+CARE_PAUSE: Final = 0.5
+"""sent this part of the pause apart, so that an engine takes them in two steps."""
 
 
 def piece_tokens(read: int, segment: int, free: float = 1.0) -> int:
@@ -42,8 +44,14 @@ def next_piece(prompt: int, read: int, segment: int, free: float = 1.0) -> int |
 
 
 def careful_segment(segment: int) -> int:
-    """Tokens of the largest piece of background work, while people are about."""
+    """Tokens of a piece of background work, while people are about; so few cost hardly more far into a prompt."""
     return max(1, segment // CARE)
+
+
+def careful_piece(prompt: int, read: int, segment: int) -> int | None:
+    """As ``next_piece``, of background work while people are about."""
+    size = careful_segment(segment)
+    return None if prompt - read <= size + size // QUARTERS // 2 else read + size
 
 
 def prefill_room(segment: int, free: float = 1.0) -> int:

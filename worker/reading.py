@@ -106,6 +106,8 @@ class Reading:
     def _learn(self, tokens: int, began_at: float) -> None:
         """How fast its engine read up to there: it began with a piece when that came, or when the last one was over."""
         engine, now_at = self._hand.engine, self._hand.engine.clock()
+        if self._hand.job.lane == "background":
+            return  # where it is read with care, its pieces tell of their pauses, and not of the engine
         self._seen += max(0, tokens - self._read_upto)
         self._seen_s += now_at - max(began_at, self._read_at)
         self._read_upto, self._read_at = max(tokens, self._read_upto), now_at

@@ -44,7 +44,7 @@ local function piece_tokens(had, segment, free)
   local quarter = math.max(1, math.floor(segment / QUARTERS))
   return math.max(quarter, size - size % quarter)
 end
-local CARE, CARE_AHEAD = 8, 2
+local CARE, CARE_AHEAD, CARE_PAUSE = 8, 2, 0.5
 local function careful_segment(segment)
   return math.max(1, math.floor(segment / CARE))
 end
@@ -55,7 +55,7 @@ local function next_upto(lane, prompt, had, splits, credit, careful)
     return prompt
   end
   local segment = careful and careful_segment(credit.segment) or credit.segment
-  local size = piece_tokens(had, segment, careful and 1 or credit.free)
+  local size = careful and segment or piece_tokens(had, segment, credit.free)
   local last = math.floor(math.floor(segment / QUARTERS) / 2)
   return prompt - had <= size + last and prompt or had + size
 end

@@ -44,7 +44,7 @@ local function sending_of(pull)
     return under_way > 0 and under_way + tokens > CARE_AHEAD * careful_segment(credit.segment)
   end
   local function sent_with_care()
-    heeds().careful_at, heed.changed = now + pull.pause, true
+    heeds().careful_at, heed.changed = now + pull.pause * CARE_PAUSE, true
   end
   function sending.measure()
     measure(credit, flight.all, now < sending.next_at)

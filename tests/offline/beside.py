@@ -15,7 +15,7 @@ import random
 import re
 import statistics
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -157,10 +157,10 @@ async def running(client: openai.AsyncOpenAI, id: str, done: int) -> None:
         await asyncio.sleep(0.1)
 
 
-async def rate(site: Site, span_s: float) -> float:
-    """Tokens a modelled second, over so many of them."""
+async def rate(site: Site, until: Awaitable[None]) -> float:
+    """Tokens a modelled second, for so long."""
     before, began_at = await site.tokens(), time.perf_counter()
-    await asyncio.sleep(span_s * site.scale)
+    await until
     return (await site.tokens() - before) / ((time.perf_counter() - began_at) / site.scale)
 
 
@@ -173,7 +173,7 @@ async def main(asked: argparse.Namespace) -> int:
         # The first to run, since people are heeded for a minute after they have left.
         first = await begin(client, CHATS, lines(asked.lines // 4, prompt, answer))  # type: ignore[arg-type]
         await running(client, first.id, 30)
-        batch_rate = await rate(site, asked.span / 2)
+        batch_rate = await rate(site, running(client, first.id, round(asked.lines / 4 * 0.9)))
         await ended(client, first.id)
         await alone.come(site, asked.span)
         began_at = time.perf_counter()
@@ -181,7 +181,7 @@ async def main(asked: argparse.Namespace) -> int:
         await running(client, second.id, 30)
         people = asyncio.create_task(beside.come(site, asked.span))
         await asyncio.sleep(WARM_S * site.scale)
-        both_rate = await rate(site, asked.span - 2 * WARM_S)
+        both_rate = await rate(site, asyncio.sleep((asked.span - 2 * WARM_S) * site.scale))
         await people
         counts = (await client.batches.retrieve(second.id)).request_counts
         assert counts is not None
