@@ -120,6 +120,8 @@ class Checker:
 
     def feed(self, chunk: bytes) -> Iterator[tuple[int, int]]:
         """Offset and length of each good line that ends in this piece. Has to be run through."""
+        if self._over:
+            return
         at = 0
         while not self._over and (end := chunk.find(b"\n", at)) >= 0:
             yield from self._line(chunk[at:end])
@@ -149,6 +151,9 @@ class Checker:
         skipped = len(_BOM) if self._number == 1 and data.startswith(_BOM) else 0
         data = data[skipped:]
         if not data or data.isspace():
+            if self._number > 2 * MOST_LINES:
+                self._too_many()
+                return
             self._blanks.append(self._number)
             del self._blanks[MOST_ERRORS:]
             return
@@ -156,8 +161,7 @@ class Checker:
             self._wrong(BatchError("invalid_json_line", "This line is empty.", None, number))
         self._blanks.clear()
         if self._number > MOST_LINES:
-            self._over = True
-            self.errors = [BatchError("too_many_tasks", f"A batch may have {MOST_LINES:,} requests at most.")]
+            self._too_many()
             return
         line = check_line(data, self._number, self._endpoint)
         if isinstance(line, BatchError):
@@ -165,6 +169,11 @@ class Checker:
         elif self._fits(line):
             self.total += 1
             yield self._begin + skipped, len(data)
+
+    def _too_many(self) -> None:
+        """Nothing else is to be known of the file."""
+        self._over = True
+        self.errors = [BatchError("too_many_tasks", f"A batch may have {MOST_LINES:,} requests at most.")]
 
     def _fits(self, line: Line) -> bool:
         """It goes with those before it."""

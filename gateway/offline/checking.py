@@ -29,7 +29,8 @@ async def _places(files: Files, record: FileRecord, checker: Checker) -> AsyncIt
             packed = _pack(checker.feed(chunk))
         if packed:
             yield packed
-    if last := _pack(checker.finish()):
+    # The last line may be all of the file.
+    if last := await asyncio.to_thread(_pack, checker.finish()):
         yield last
 
 

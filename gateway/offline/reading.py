@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from buffer.files import FileLost, FileRecord, Files
 from buffer.offline import Offline, OfflineBatch
 from buffer.store import StoreUnavailable
 from buffer.timing import Backoff
 from gateway.dialects.offline import Line, check_line
+from gateway.routes.chat import LARGE_BYTES, beside
 
 AHEAD = 128 * 1024
 """Bytes that are read at a time, unless a line is longer."""
@@ -49,7 +51,8 @@ class Lines:
         if begin < 0 or begin + length > len(self._piece):
             self._piece = await self._files.at(self._record, offset, max(length, AHEAD))
             self._offset, begin = offset, 0
-        line = check_line(self._piece[begin : begin + length], number, self._batch.kept.endpoint)
+        check = partial(check_line, self._piece[begin : begin + length], number, self._batch.kept.endpoint)
+        line = await beside(length > LARGE_BYTES, check)
         if not isinstance(line, Line):
             raise FileLost
         return line

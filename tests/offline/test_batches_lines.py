@@ -137,6 +137,12 @@ def test_so_many_lines_and_no_more() -> None:
     assert problems(b"{\n" + b"\n".join(lines)) == [("too_many_tasks", None)]
 
 
+def test_blank_lines_end_somewhere() -> None:
+    assert problems(b"\n" * 2 * MOST_LINES) == [("empty_file", None)]
+    checker, _ = look_through(b"\n" * 100_000_000, 1_000_000)
+    assert [error.code for error in checker.errors] == ["too_many_tasks"]
+
+
 def test_it_tells_of_so_many_problems_and_no_more() -> None:
     assert problems(b"{\n" * 1000) == [("invalid_json_line", number) for number in range(1, MOST_ERRORS + 1)]
     assert len(problems(b"\n" * 1000 + line())) == MOST_ERRORS
