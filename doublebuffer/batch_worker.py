@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from redis.exceptions import RedisError
+from redis.exceptions import NoPermissionError, RedisError
 
 from buffer.carrying import NO_CLUSTER, ask, carries, open_queue
 from buffer.files import Files
@@ -37,6 +37,9 @@ SWEEP_FILES_S = 3600.0
 OFFERED_S = 5.0
 """How long it is known that somebody pulls models for a back end."""
 AGAIN_S = 1.0
+NOT_ALLOWED = (
+    "REDIS_URL: its user may not do what RQ needs, transactions (+@transaction) among it; docs/redis.md has the rights."
+)
 HEARTBEAT_S = 10
 WORKER_TTL_S = 90
 
@@ -76,11 +79,15 @@ def _work(queue: Queue) -> int:
                 job_monitoring_interval=HEARTBEAT_S,
                 log_job_description=False,
             )
+        except NoPermissionError:
+            raise SettingsError(NOT_ALLOWED) from None
         except RedisError:
             time.sleep(AGAIN_S)
             continue
         try:
             worker.work(logging_level=None)
+        except NoPermissionError:
+            raise SettingsError(NOT_ALLOWED) from None
         except RedisError as error:
             _log.warning("RQ lost the store: %s", type(error).__name__)
         finally:
