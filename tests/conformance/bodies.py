@@ -183,58 +183,10 @@ item = some(
     whole_of(type=some("reasoning"), id=words, summary=lists_of(whole_of(type=some("summary_text"), text=text))),
     whole_of(type=some("item_reference", "web_search_call"), id=words),
 )
-FIELDS: Mapping[str, Mapping[str, st.SearchStrategy[Any]]] = {
-    "/v1/chat/completions": openai_fields | {"messages": messages},
-    "/v1/completions": openai_fields | completion | {"prompt": prompts},
-    "/v1/responses": openai_fields
-    | {
-        "input": some(text, st.lists(item, max_size=3)),
-        "instructions": text,
-        "max_output_tokens": some(5),
-        "text": part_of(format=part_of(type=some("json_schema", "text"), name=words, schema=schema), verbosity=words),
-        "previous_response_id": some(None, None, "resp_1"),
-        "include": lists_of(words),
-        "store": some(False),
-        "truncation": some("auto"),
-    },
-    "/v1/messages": openai_fields
-    | {
-        "messages": messages,
-        "system": some(text, parts),
-        "thinking": thinking,
-        "stop_sequences": some(["a"]),
-        "output_config": part_of(effort=some("low"), format=part_of(type=some("json_schema"), schema=schema)),
-        "thread": some(None, None, {"type": "create"}),
-    },
-    "/v1/messages/count_tokens": openai_fields | {"messages": messages, "system": some(text, parts)},
-    "/v1/embeddings": {
-        "model": model,
-        "input": some("a", ["a", "b"], [1, 2], [[1], [2]], "", []),
-        "dimensions": some(4, 0),
-        "encoding_format": some("float", "base64"),
-        "user": words,
-    },
-    "/api/chat": ollama_fields | {"messages": messages},
-    "/api/generate": ollama_fields
-    | {
-        "prompt": text,
-        "suffix": text,
-        "images": lists_of(image),
-        "raw": some(True, False),
-        "template": text,
-        "context": some([1, 2]),
-    },
-    "/api/embed": ollama_fields | {"input": some("a", ["a", "b"], "", []), "dimensions": some(4, 0)},
-    "/api/embeddings": ollama_fields | {"prompt": text},
-    "/api/show": ollama_fields | {"verbose": some(True)},
-    "/api/pull": ollama_fields | {"insecure": some(True)},
-    "/api/push": ollama_fields | {"insecure": some(True)},
-    "/api/create": ollama_fields | {"from": model, "files": some({"a": "sha256:" + "0" * 64}), "parameters": odd},
-    "/api/copy": {"source": model, "destination": model},
-    "/api/delete": ollama_fields,
-    "/api/blobs/{digest}": {},
-}
-_MOSTLY = ("model", "messages", "prompt", "input", "max_tokens", "source", "destination")
+_MOSTLY = (
+    *("model", "messages", "prompt", "input", "max_tokens", "source", "destination"),
+    *("input_file_id", "endpoint", "completion_window"),
+)
 """Fields without which a body gets no further than the first look; they are seldom left out."""
 
 

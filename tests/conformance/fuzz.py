@@ -25,7 +25,8 @@ from buffer.settings import Settings
 from buffer.store import open_store
 from gateway.app import create_app
 from tests.conformance.bench import MODELS
-from tests.conformance.bodies import FIELDS, bodies
+from tests.conformance.bodies import bodies
+from tests.conformance.fields import FIELDS
 from tests.gateway.rig import served
 from tests.rig.connection import Recorded
 from tests.rig.redis_server import run_redis
@@ -84,7 +85,7 @@ class Fuzzed:
 
     async def _post(self, route: str, body: bytes) -> None:
         method = "DELETE" if route == "/api/delete" else "POST"
-        path = route.replace("{digest}", "sha256:" + "0" * 64)
+        path = route.replace("{digest}", "sha256:" + "0" * 64).replace("{batch_id}", "batch_1")
         started_at = time.monotonic()
         try:
             async with asyncio.timeout(LONGEST_S):

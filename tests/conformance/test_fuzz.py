@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conformance.bodies import FIELDS
+from tests.conformance.fields import FIELDS
 from tests.conformance.fuzz import Fuzzed, fuzz, fuzzed
 
 EXAMPLES = 200
