@@ -63,7 +63,7 @@ class Keeping:
         """See ``Hears``."""
         return Heard(self, order, follower, self._asking.question.n)
 
-    async def ended(self, order: Order, backend: str, recording: Recording, end: End) -> None:
+    async def ended(self, order: Order, follower: Follower, recording: Recording, end: End) -> None:
         """Before the client hears of it: whoever asks again right then is to find the answer."""
         asking, job = self._asking, order.job
         question, lanes = asking.question, order.pool.lanes
@@ -72,7 +72,7 @@ class Keeping:
             if self.shared:
                 await self._sharing.left(asking.share, lanes, [job.id])
             return
-        data = recording.kept(end, job.lane) if asking.keeps and backend not in asking.stand_ins else b""
+        data = recording.kept(end, job.lane) if asking.keeps and not self._stood_in(follower) else b""
         age_us = asking.age_us
         with suppress(StoreUnavailable):  # then the next one asks an engine
             if self.shared:
@@ -81,6 +81,11 @@ class Keeping:
                 )
             elif data:
                 await self._shelf.keep(question, data, age_us=age_us)
+
+    def _stood_in(self, follower: Follower) -> bool:
+        """Whether some of it may be a substitute's: of several tries, any may have been there."""
+        stand_ins = self._asking.stand_ins
+        return bool(stand_ins) and (follower.tries > 1 or (follower.started or "") in stand_ins)
 
 
 class Heard:
@@ -119,6 +124,6 @@ class Heard:
             self._end = STOPPED if self._keeping.shared and is_stopping(item) else item
         if not self._told:
             # Whoever is cancelled in here is given the end once more.
-            await self._keeping.ended(self._order, self._follower.started or "", self._recording, self._end)
+            await self._keeping.ended(self._order, self._follower, self._recording, self._end)
             self._told = True
         return self._end

@@ -10,12 +10,29 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests.acceptance.site import backend
 from tests.cases.reply import Reply
 from tests.cases.rig import BOTH, OAI, OLL, Bench, run_bench
 from tests.cases.scripts import oai, oll
 from tests.cases.test_cached_questions import Numbers, with_cache
 from tests.rig.connection import Recorded
-from tests.rig.script import CUT, DONE, HOLD, Piece, Status, chunk, done, finish, line, reasoning, role, tool, usage
+from tests.rig.script import (
+    CUT,
+    DONE,
+    HOLD,
+    RST,
+    Piece,
+    Status,
+    chunk,
+    done,
+    finish,
+    line,
+    reasoning,
+    role,
+    tool,
+    usage,
+)  # fmt: skip
+from tests.rig.scripted import Scripted
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -175,3 +192,16 @@ async def test_who_leaves_in_the_middle_leaves_nothing_behind(bench: Bench) -> N
             await asyncio.sleep(0.01)
     reply = await bench.chat("openai", OAI, "leave", temperature=0)
     assert reply.content == "".join(WORDS)
+
+
+async def test_what_a_substitute_has_said_the_half_of_is_not_kept() -> None:
+    more = with_cache(resume="on", max_attempts="5")
+    async with Scripted("openai", kind="vllm", models=[OAI], script=[role(), "half ", RST]) as stand_in:
+        others = [backend("sub", "vllm", stand_in.url, fallback_for=["fb1"])]
+        async with run_bench(more=more, others=others, workers=1) as bench:
+            for _ in range(2):
+                bench.oai.once = [[Status(503, {"error": "busy"})]]
+                bench.oai.script = [role(), "whole", finish(), usage(7, 2), DONE]
+                reply = await bench.chat("openai", OAI, "who are you", stream=True, temperature=0)
+                assert reply.content == "half whole"
+                assert reply.headers["x-doublebuffer-cache"] == "miss"
