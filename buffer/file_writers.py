@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +26,20 @@ from buffer.offline_keys import UPLOAD_S, OfflineKeys, digest
 
 T = TypeVar("T")
 _ANY = 2**52
-_DISK = ThreadPoolExecutor(4, "files")
+
+
+class _Threads:
+    """A process that was forked has none of its parent's threads, and would wait for them for ever."""
+
+    def __init__(self) -> None:
+        self.renew()
+        os.register_at_fork(after_in_child=self.renew)
+
+    def renew(self) -> None:
+        self.pool = ThreadPoolExecutor(4, "files")
+
+
+_disk = _Threads()
 """Apart from the threads that large chats and names of servers need: a folder on a server that is away hangs."""
 
 
@@ -127,7 +141,7 @@ class _InStore(Writer):
 async def on_disk(work: Callable[..., T], *args: object) -> T:
     """What blocks, in a thread. Raises ``DiskError``."""
     try:
-        return await asyncio.get_running_loop().run_in_executor(_DISK, work, *args)
+        return await asyncio.get_running_loop().run_in_executor(_disk.pool, work, *args)
     except OSError as error:
         raise DiskError(error) from error
 
