@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import NoPermissionError, RedisError
@@ -20,8 +21,10 @@ from buffer.pulls import Pulls
 from buffer.setting_sources import SettingsError
 from buffer.settings import Settings
 from buffer.store import StoreUnavailable, open_store
+from buffer.telemetry import Telemetry
 from doublebuffer import VERSION
 from doublebuffer.batch_task import inherited, pulled_for
+from doublebuffer.metrics import metrics_served
 from doublebuffer.starting import connect, needs_redis
 from doublebuffer.telling import store_line
 
@@ -56,7 +59,7 @@ def run_batch_worker(settings: Settings) -> int:
     queue = open_queue(settings.redis_url, settings.key_prefix)
     files = settings.files or "in Redis, as far as there is room (DOUBLEBUFFER_FILES is unset)"
     print(f"Doublebuffer {VERSION} batch worker\n  store      {store_line(settings)}\n  files      {files}", flush=True)
-    with inherited(settings), _sweeping(settings, queue):
+    with inherited(settings), _beside(settings, queue):
         return _work(queue)
 
 
@@ -129,11 +132,23 @@ def _worker_class() -> Any:
 
 
 @contextlib.contextmanager
-def _sweeping(settings: Settings, queue: Queue) -> Iterator[None]:
-    """Beside, in a thread: RQ's worker waits for its queue or for its work-horse."""
+def _beside(settings: Settings, queue: Queue) -> Iterator[None]:
+    """In a thread: RQ's worker waits for its queue or for its work-horse. Raises ``SettingsError``."""
     ended = threading.Event()
-    thread = threading.Thread(target=lambda: asyncio.run(_sweep(settings, queue, ended)), name="sweep", daemon=True)
+    begun: Future[str] = Future()
+
+    async def run() -> None:
+        try:
+            async with metrics_served(settings, Telemetry()) as address:
+                begun.set_result(address)
+                await _sweep(settings, queue, ended)
+        except SettingsError as error:
+            begun.set_exception(error)
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()), name="sweep", daemon=True)
     thread.start()
+    if address := begun.result():
+        print(f"  metrics    {address}", flush=True)
     try:
         yield
     finally:

@@ -114,9 +114,12 @@ def _run(parsed: argparse.Namespace, arguments: list[str]) -> int:
 
         return _in_loop(run_worker(settings))
     if parsed.command == "batch-worker":
-        from doublebuffer.batch_worker import run_batch_worker
+        from doublebuffer.counted import counted_in_a_folder
 
-        return run_batch_worker(settings)
+        with counted_in_a_folder(wanted=settings.metrics_port > 0):
+            from doublebuffer.batch_worker import run_batch_worker
+
+            return run_batch_worker(settings)
     if parsed.command == "gateway":
         from doublebuffer.ingress import run_gateway, run_gateway_process
 

@@ -17,7 +17,14 @@ COUNTERS = "PROMETHEUS_MULTIPROC_DIR"
 @contextmanager
 def counted_together(settings: Settings) -> Iterator[None]:
     """What several processes count, any of them tells. Has to be entered before anything is counted."""
-    if worker_range(settings.workers)[1] == 1 or os.environ.get(COUNTERS):
+    with counted_in_a_folder(wanted=worker_range(settings.workers)[1] > 1):
+        yield
+
+
+@contextmanager
+def counted_in_a_folder(*, wanted: bool) -> Iterator[None]:
+    """As ``counted_together``, if ``wanted``."""
+    if not wanted or os.environ.get(COUNTERS):
         yield
         return
     folder = os.environ[COUNTERS] = tempfile.mkdtemp(prefix="doublebuffer-metrics-")

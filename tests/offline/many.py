@@ -23,7 +23,7 @@ from openai.types import Batch
 
 from tests.rig.llama import LlamaServer, run_llama
 from tests.rig.processes import Process, run_command
-from tests.rig.redis_server import RedisServer, run_redis
+from tests.rig.redis_server import RedisServer, free_port, run_redis
 
 AOF = ("--appendonly", "yes", "--appendfsync", "everysec")
 """As docs/redis.md has it: a restart may lose the last second."""
@@ -49,8 +49,9 @@ class Installation:
         await self.workers[-1].has_said("worker")
 
     async def batch_worker(self) -> None:
-        self.batch_workers.append(await self.stack.enter_async_context(self._command("batch-worker")))
-        await self.batch_workers[-1].has_said("batch worker")
+        command = run_command("batch-worker", "--metrics-port", str(free_port()), environment=self.environment)
+        self.batch_workers.append(await self.stack.enter_async_context(command))
+        await self.batch_workers[-1].has_said("metrics")
 
     def client(self) -> openai.AsyncOpenAI:
         return openai.AsyncOpenAI(base_url=f"{self.gateway.url}/v1", api_key="none", max_retries=10)
@@ -228,7 +229,7 @@ async def main(lines: int, *, harms: int, files: bool) -> int:
             print(f"{endpoint}: {batch.status}, {batch.request_counts}")
         for process in (here.gateway, *here.workers, *here.batch_workers):
             for entry in process.log.splitlines():
-                if "ERROR" in entry or "Traceback" in entry:
+                if "ERROR" in entry or "WARNING" in entry or "Traceback" in entry:
                     print(f"{process.command}: {entry}")
     print(f"{2 * lines} lines in {time.monotonic() - began_at:.0f} s; load {os.getloadavg()[0]:.1f}")
     print("\n".join(wrong[:20]) or "each custom_id once, and as it has to be")

@@ -42,6 +42,9 @@ async def test_the_official_client_gets_each_line_once_whatever_dies() -> None:
             assert batch.status == "completed"
             assert faults_of(await results(client, batch), batch, endpoint, LINES) == []
         assert [process.log for process in here.batch_workers if "Traceback" in process.log] == []
+        async with httpx.AsyncClient(trust_env=False) as http:
+            told = (await http.get(f"{here.batch_workers[-1].url}/metrics")).text
+        assert 'doublebuffer_requests_total{api="batch",lane="background",outcome="ok"}' in told
         assert await here.batch_workers[-1].stop() == 0
 
 
