@@ -10,20 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-import httpx
 import msgspec
 from msgspec import Struct
 
+from doublebuffer.batch_calls import POLL_S, BatchRunError, Calls
 from doublebuffer.batch_progress import Bar
 
-POLL_S = 1.0
-PATIENCE_S = 300.0
-"""How long a gateway may be away in the middle."""
 ENDS = frozenset({"completed", "failed", "expired", "cancelled"})
-
-
-class BatchRunError(Exception):
-    """It cannot be done. ``str()`` is one sentence that says what to do."""
 
 
 class _Asked(Struct):
@@ -49,30 +42,40 @@ class BatchRun:
         self._url = url.rstrip("/")
         self._input, self._output, self._errors = Path(input), Path(output), Path(errors)
         self._note = self._output.with_name(f".{self._output.name}.batch")
-        headers = {"authorization": f"Bearer {key}"} if key else {}
-        self._client = httpx.Client(base_url=f"{self._url}/v1", headers=headers, timeout=60.0, trust_env=False)
+        self._calls = Calls(self._url, key)
 
     def run(self) -> int:
         """0: all is answered; 1: something failed. Raises ``BatchRunError``."""
         try:
-            with self._client:
+            with self._calls:
                 return self._run()
         except OSError as error:
             raise BatchRunError(f"{error.filename or self._output}: {error.strerror}.") from None
 
     def _run(self) -> int:
+        for path in (self._output, self._errors):
+            if not path.parent.is_dir():
+                raise BatchRunError(f"There is no folder {path.parent}, for {path.name}.")
         batch = self._under_way()
-        if batch is None:
-            with tempfile.NamedTemporaryFile(suffix=".jsonl") as rest:
-                count, endpoint = self._left(rest)
-                if not count:
+        if batch is not None and (code := self._finish(batch)):
+            return code
+        with tempfile.NamedTemporaryFile(suffix=".jsonl") as rest:
+            count, endpoint = self._left(rest)
+            if not count:
+                if batch is None:
                     print(f"All of it is in {self._output} already.", file=sys.stderr)
-                    return 0
-                batch = self._begin(rest, endpoint)
+                return 0
+            batch = self._begin(rest, endpoint)
+        return self._finish(batch)
+
+    def _finish(self, batch: dict[str, Any]) -> int:
+        """Waits for it, and fetches what came of it; the gateway need not keep that then."""
         batch = self._watch(batch)
         answered = self._add(batch["output_file_id"])
         failed = self._replace(batch["error_file_id"])
         self._note.unlink(missing_ok=True)
+        for id in (batch["input_file_id"], batch["output_file_id"], batch["error_file_id"]):
+            self._calls.delete(id)
         return self._tell(batch, answered, failed)
 
     def _under_way(self) -> dict[str, Any] | None:
@@ -85,8 +88,8 @@ class BatchRun:
             raise BatchRunError(
                 f"A batch for this output runs at {noted.url}: give that as --url, or remove {self._note}."
             )
-        answer = self._ask("GET", f"/batches/{noted.batch}")
-        return None if answer.status_code == 404 else self._good(answer)
+        answer = self._calls.ask("GET", f"/batches/{noted.batch}")
+        return None if answer.status_code == 404 else self._calls.good(answer)
 
     def _left(self, to: IO[bytes]) -> tuple[int, str]:
         """Writes what has no answer yet; how many lines those are, and what they ask."""
@@ -101,6 +104,11 @@ class BatchRun:
                 except msgspec.DecodeError:
                     raise BatchRunError(f"{self._input}, line {number}: no request with a custom_id.") from None
                 endpoint = endpoint or line.url
+                if line.url != endpoint:
+                    raise BatchRunError(
+                        f"{self._input}, line {number}: this line is for {line.url or 'no url'}, those before it for "
+                        f"{endpoint}; put what is for another url into a file of its own."
+                    )
                 if line.custom_id not in there:
                     count += 1
                     to.write(data if data.endswith(b"\n") else data + b"\n")
@@ -110,9 +118,9 @@ class BatchRun:
     def _begin(self, rest: IO[bytes], endpoint: str) -> dict[str, Any]:
         rest.seek(0)
         upload = {"file": (f"{self._input.stem}.jsonl", rest, "application/jsonl")}
-        file = self._good(self._once("POST", "/files", data={"purpose": "batch"}, files=upload))
+        file = self._calls.good(self._calls.once("POST", "/files", data={"purpose": "batch"}, files=upload))
         wanted = {"input_file_id": file["id"], "endpoint": endpoint, "completion_window": "24h"}
-        batch = self._good(self._once("POST", "/batches", json=wanted))
+        batch = self._calls.good(self._calls.once("POST", "/batches", json=wanted))
         self._note.write_bytes(msgspec.json.encode(_Under(batch["id"], self._url)))
         return batch
 
@@ -122,9 +130,10 @@ class BatchRun:
                 counts = batch["request_counts"]
                 bar.show(batch["status"], counts["completed"], counts["failed"], counts["total"])
                 time.sleep(POLL_S)
-                batch = self._good(self._ask("GET", f"/batches/{batch['id']}"))
+                batch = self._calls.good(self._calls.ask("GET", f"/batches/{batch['id']}"))
         if batch["status"] == "failed":
             self._note.unlink(missing_ok=True)
+            self._calls.delete(batch["input_file_id"])
             found = (batch["errors"] or {}).get("data") or [{"message": "it could not be begun.", "line": None}]
             where = f"{self._input}, line {found[0]['line']}" if found[0]["line"] else str(self._input)
             more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
@@ -141,7 +150,7 @@ class BatchRun:
                 with self._output.open("rb") as before:
                     for data in before:
                         out.write(data if data.endswith(b"\n") else data + b"\n")
-            for data in self._content(id):
+            for data in self._calls.content(id):
                 if _asked.decode(data).custom_id not in there:
                     out.write(data)
                     count += 1
@@ -156,27 +165,10 @@ class BatchRun:
             return 0
         count = 0
         with self._errors.open("wb") as out:
-            for data in self._content(id):
+            for data in self._calls.content(id):
                 out.write(data)
                 count += 1
         return count
-
-    def _content(self, id: str | None) -> Iterator[bytes]:
-        """Its lines, each with its line break."""
-        if id is None:
-            return
-        try:
-            with self._client.stream("GET", f"/files/{id}/content") as answer:
-                if answer.status_code != 200:
-                    answer.read()
-                    self._good(answer)
-                rest = b""
-                for piece in answer.iter_bytes():
-                    *lines, rest = (rest + piece).split(b"\n")
-                    for line in lines:
-                        yield line + b"\n"
-        except httpx.HTTPError as error:
-            raise self._away(error) from None
 
     def _tell(self, batch: dict[str, Any], answered: int, failed: int) -> int:
         print(f"{answered} answered, in {self._output}", file=sys.stderr)
@@ -185,42 +177,6 @@ class BatchRun:
         if batch["status"] != "completed":
             print(f"The batch is {batch['status']}; the same command asks the rest again.", file=sys.stderr)
         return 1 if failed or batch["status"] != "completed" else 0
-
-    def _ask(self, method: str, path: str) -> httpx.Response:
-        """Once more while the gateway is away: it may be started anew in the middle."""
-        until = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                answer = self._client.request(method, path)
-            except httpx.HTTPError as error:
-                if time.monotonic() > until:
-                    raise self._away(error) from None
-            else:
-                if answer.status_code < 500 or time.monotonic() > until:
-                    return answer
-            time.sleep(POLL_S)
-
-    def _once(self, method: str, path: str, **more: Any) -> httpx.Response:
-        try:
-            return self._client.request(method, path, **more)
-        except httpx.HTTPError as error:
-            raise self._away(error) from None
-
-    def _away(self, error: httpx.HTTPError) -> BatchRunError:
-        reason = str(error).rstrip(".") or type(error).__name__
-        return BatchRunError(f"{self._url} does not answer ({reason}); --url says where the gateway is.")
-
-    def _good(self, answer: httpx.Response) -> dict[str, Any]:
-        try:
-            told = answer.json()
-        except ValueError:
-            told = {}
-        if answer.status_code == 200 and isinstance(told, dict):
-            return told
-        if answer.status_code == 401:
-            raise BatchRunError("The gateway asks for a key: give one as --key.")
-        message = (told.get("error") or {}).get("message") if isinstance(told, dict) else None
-        raise BatchRunError(str(message or f"{self._url} answered with status {answer.status_code}."))
 
 
 def _lines(path: Path) -> Iterator[_Asked]:

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.offline.many import CHATS
+from tests.offline.many import CHATS, EMBEDDINGS
 from tests.rig.processes import Process, run_command, run_to_end
 
 pytestmark = pytest.mark.slow
@@ -56,12 +56,13 @@ async def test_a_file_is_answered_and_what_is_there_is_not_asked_again(tmp_path:
         assert (code, log) == (0, "All of it is in out.jsonl already.\n")
         assert sorted(os.listdir(tmp_path)) == ["in.jsonl", "out.jsonl"]
         async with httpx.AsyncClient(base_url=up.url, trust_env=False) as client:
+            assert (await client.get("/v1/files")).json()["data"] == [], "what was fetched is kept nowhere else"
             told = (await client.get("/metrics")).text
     assert 'doublebuffer_requests_total{api="batch",lane="background",outcome="ok"} 4.0' in told
 
 
 async def test_one_that_was_stopped_waits_for_the_batch_that_runs(tmp_path: Path) -> None:
-    (tmp_path / "in.jsonl").write_text(lines("a"))
+    (tmp_path / "in.jsonl").write_text(lines("a", "since"))
     async with run_command("up", "--port", "0", "--embedded", "memory") as up:
         await up.is_healthy("/health/ready")
         async with httpx.AsyncClient(base_url=f"{up.url}/v1", trust_env=False) as client:
@@ -73,9 +74,11 @@ async def test_one_that_was_stopped_waits_for_the_batch_that_runs(tmp_path: Path
         note = {"batch": batch["id"], "url": up.url}
         (tmp_path / ".out.jsonl.batch").write_text(json.dumps(note))
         code, log = await batch_run(up, tmp_path)
-        assert (code, ids(tmp_path / "out.jsonl")) == (0, ["a"]), log
+        assert (code, ids(tmp_path / "out.jsonl")) == (0, ["a", "since"]), log
         async with httpx.AsyncClient(base_url=f"{up.url}/v1", trust_env=False) as client:
-            assert [one["id"] for one in (await client.get("/batches")).json()["data"]] == [batch["id"]]
+            since, first = (await client.get("/batches")).json()["data"]
+        assert (first["id"], first["request_counts"]["total"]) == (batch["id"], 1)
+        assert since["request_counts"]["total"] == 1, "only the line that came since"
 
 
 async def test_what_is_wrong_is_said_in_a_sentence(tmp_path: Path) -> None:
@@ -89,11 +92,20 @@ async def test_what_is_wrong_is_said_in_a_sentence(tmp_path: Path) -> None:
                 "in.jsonl, line 2: The custom_id of this line is that of a line before",
             ),
             ("what?\n", ("--key", "secret"), "in.jsonl, line 1: no request with a custom_id."),
+            (
+                lines("a") + lines("b").replace(CHATS, EMBEDDINGS),
+                ("--key", "secret"),
+                f"in.jsonl, line 2: this line is for {EMBEDDINGS}, those before it for {CHATS}; put",
+            ),
+            (lines("a"), ("--key", "secret", "-o", "away/out.jsonl"), "There is no folder away, for out.jsonl."),
         ):
             (tmp_path / "in.jsonl").write_text(text)
             code, log = await batch_run(up, tmp_path, *flags)
             assert (code, expected in log) == (2, True), log
             assert not (tmp_path / "out.jsonl").exists()
+        async with httpx.AsyncClient(base_url=f"{up.url}/v1", trust_env=False) as client:
+            client.headers["authorization"] = "Bearer secret"
+            assert (await client.get("/files")).json()["data"] == []
 
 
 async def test_no_gateway_is_said_so(tmp_path: Path) -> None:
