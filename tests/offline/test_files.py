@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -259,6 +261,21 @@ async def test_a_folder_that_hangs_holds_up_nothing_else(
     finally:
         comes_back.set()
     assert len({record.id for record in await asyncio.gather(*uploads)}) == len(uploads)
+
+
+def test_a_process_that_was_forked_gets_to_the_disk_too() -> None:
+    """As the work-horses of a batch worker are, which swept before."""
+    forked = """
+import asyncio, os, signal
+from buffer.file_writers import on_disk
+asyncio.run(on_disk(int))
+if (child := os.fork()) == 0:
+    signal.alarm(10)
+    asyncio.run(on_disk(int))
+    os._exit(7)
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert subprocess.run([sys.executable, "-c", forked], check=False).returncode == 7
 
 
 async def test_content_that_is_gone_is_told_of(files: Files, folder: str | None) -> None:
