@@ -23,6 +23,8 @@ MOST_TRIES = 5
 one was at it does not count."""
 MOST_TROUBLED = 32
 """Lines that wait for another try; with so many of them, no new one is begun."""
+FLUSH_S = 5.0
+"""How long it may take to keep what was answered, where the process is to stop."""
 FIRST_WAIT_S = 1.0
 LONGEST_WAIT_S = 60.0
 UNKNOWN_S = 30.0
@@ -58,9 +60,10 @@ class Asking:
                     feeder.add_done_callback(self._outside.discard)
                 settler.cancel()
         finally:
-            # What was answered is kept, however this ends; unless it is another's by now.
-            with suppress(Superseded):
-                await self._settling.flush()
+            # What was answered is kept, however this ends; unless the batch is another's by now, or the store away.
+            with suppress(Superseded, TimeoutError):
+                async with asyncio.timeout(FLUSH_S):
+                    await self._settling.flush()
 
     def stop_feeding(self) -> None:
         """What is under way comes to its end, and nothing else is begun."""

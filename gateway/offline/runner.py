@@ -102,17 +102,9 @@ class Runner:
         self._not_before[id] = asyncio.get_running_loop().time() + AGAIN_S
 
     async def _renew(self, id: str, holder: str, fence: int) -> None:
-        """Until cancelled. Raises ``Superseded``, once another may run it."""
-        loop = asyncio.get_running_loop()
-        held_until = loop.time() + self._lease_s
+        """Until cancelled. Raises ``Superseded`` once it is another's. While the store is away it is nobody else's."""
         while True:
             await asyncio.sleep(self._lease_s / 4)
-            asked_at = loop.time()
-            try:
+            with suppress(StoreUnavailable):
                 if not await self._house.offline.renew(id, holder, fence, self._lease_s):
                     raise Superseded
-                held_until = asked_at + self._lease_s
-            except StoreUnavailable:
-                # While the store is away, nobody takes it either; whoever does later raises the fence.
-                if asked_at > held_until:
-                    continue

@@ -40,10 +40,10 @@ async def no_job_is_left(here: House) -> None:
 async def test_each_line_is_answered_once_and_few_are_in_the_lanes(here: House) -> None:
     wrong = line("wrong", temperature="hot")
     batch = await here.begin([*lines(40), wrong])
-    most, lanes = 0, Lanes(here.store)
+    most, keys = 0, Lanes(here.store).keys
+    wait, load = ("ZCARD", keys.wait("m-oai", "background")), ("HLEN", keys.load("e"))
     while (batch := await kept.again(here.offline, batch.id)).open:
-        waiting = (await lanes.depths())["background"].waiting
-        most = max(most, waiting + (await lanes.load("e")).jobs)
+        most = max(most, sum(await here.store.exchange([wait, load])))
         await asyncio.sleep(0.005)
     assert (batch.status, batch.total, batch.completed, batch.failed) == ("completed", 41, 40, 1)
     assert 0 < most <= 2 * SLOTS
