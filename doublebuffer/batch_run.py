@@ -39,7 +39,7 @@ class BatchRun:
     """One run. ``url``: of the gateway; ``key``: empty where it asks for none; the others are files."""
 
     def __init__(self, url: str, key: str, input: str, output: str, errors: str) -> None:
-        self._url = url.rstrip("/")
+        self._url = url.rstrip("/").removesuffix("/v1")  # as other clients are given it
         self._input, self._output, self._errors = Path(input), Path(output), Path(errors)
         self._note = self._output.with_name(f".{self._output.name}.batch")
         self._calls = Calls(self._url, key)
@@ -56,6 +56,9 @@ class BatchRun:
         for path in (self._output, self._errors):
             if not path.parent.is_dir():
                 raise BatchRunError(f"There is no folder {path.parent}, for {path.name}.")
+        paths = self._input, self._output, self._errors
+        if len({path.resolve() for path in paths}) < len(paths):
+            raise BatchRunError("Requests, answers and errors are kept in three files; give each another name.")
         batch = self._under_way()
         if batch is not None and (code := self._finish(batch)):
             return code

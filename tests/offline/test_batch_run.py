@@ -46,7 +46,7 @@ async def test_a_file_is_answered_and_what_is_there_is_not_asked_again(tmp_path:
 
         before = (tmp_path / "out.jsonl").read_text()
         wanted.write_text(lines("a", "b", "c", "bad"))
-        code, log = await batch_run(up, tmp_path)
+        code, log = await batch_run(up, tmp_path, "--url", f"{up.url}/v1")
         assert (code, ids(tmp_path / "out.jsonl")) == (0, ["a", "b", "bad", "c"]), log
         assert (tmp_path / "out.jsonl").read_text().startswith(before)
         assert not (tmp_path / "out.errors.jsonl").exists()
@@ -98,6 +98,8 @@ async def test_what_is_wrong_is_said_in_a_sentence(tmp_path: Path) -> None:
                 f"in.jsonl, line 2: this line is for {EMBEDDINGS}, those before it for {CHATS}; put",
             ),
             (lines("a"), ("--key", "secret", "-o", "away/out.jsonl"), "There is no folder away, for out.jsonl."),
+            (lines("a"), ("--key", "secret", "-o", "in.jsonl"), "are kept in three files; give each another name."),
+            (lines("a"), ("--key", "secret", "--errors", "./in.jsonl"), "are kept in three files; give each another"),
         ):
             (tmp_path / "in.jsonl").write_text(text)
             code, log = await batch_run(up, tmp_path, *flags)
