@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 
@@ -10,7 +11,7 @@ from buffer.offline import LineResult, Offline, OfflineBatch
 from gateway.dialects.offline_results import error_line
 from gateway.offline.reading import Lines
 
-_AT_ONCE = 500
+_AT_ONCE = 100
 
 
 async def rest_of(
@@ -24,6 +25,8 @@ async def rest_of(
             data = error_line(line_id(batch, number), line.custom_id, *why)
             rest.append(LineResult(number, False, data, counts=False))
         yield rest
+        # The embedded store never waits: a gateway has others to answer meanwhile.
+        await asyncio.sleep(0)
 
 
 async def write_files(offline: Offline, files: Files, batch: OfflineBatch) -> tuple[str | None, str | None]:

@@ -1,7 +1,9 @@
-"""A line that takes seconds to be looked at holds nobody else up."""
+"""Lines that take seconds to be looked at, or to be given up, hold nobody else up."""
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
 import threading
 
@@ -10,10 +12,13 @@ import pytest
 from buffer.offline import Offline
 from gateway.dialects import offline as dialect
 from gateway.dialects.offline import Line
+from gateway.dialects.offline_results import CANCELLED
 from gateway.offline import reading
 from gateway.offline.checking import look_through
+from gateway.offline.ending import rest_of
 from gateway.offline.reading import Lines
-from tests.offline.kept import batch, upload
+from tests.offline.kept import LEASE_S, again, batch, upload
+from tests.offline.rig import lines
 
 
 async def test_a_large_line_is_looked_at_beside_the_loop(offline: Offline, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,3 +41,30 @@ async def test_a_large_line_is_looked_at_beside_the_loop(offline: Offline, monke
     assert isinstance(read, Line)
     assert len(threads) == 2
     assert threading.main_thread() not in threads
+
+
+async def test_others_have_their_turns_while_many_lines_are_given_up(offline: Offline) -> None:
+    record = await upload(offline.files, "".join(lines(1000)).encode())
+    begun = await batch(offline, record)
+    fence = await offline.hold(begun.id, "runner", LEASE_S)
+    assert fence is not None
+    found = await look_through(offline.files, offline, begun, record)
+    await offline.move(begun, fence, "in_progress", total=found.total, model=found.model)
+    begun = await again(offline, begun.id)
+    turns: list[int] = []
+    settled = 0
+
+    async def other() -> None:
+        while True:
+            turns.append(settled)
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(other())
+    try:
+        numbers = range(1, found.total + 1)
+        async for rest in rest_of(Lines(offline, offline.files, begun, record), begun.id, numbers, CANCELLED):
+            settled += await offline.settle(begun.id, fence, rest)
+    finally:
+        beside.cancel()
+    assert settled == 1000
+    assert max(after - before for before, after in itertools.pairwise(turns)) <= 100
