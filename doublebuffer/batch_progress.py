@@ -45,6 +45,11 @@ class Bar:
         self._to.write("\r\x1b[K" + text[: shutil.get_terminal_size().columns - 1])
         self._to.flush()
 
+    def say(self, sentence: str) -> None:
+        """A line above the bar."""
+        self._to.write(("\r\x1b[K" if self._drawn else "") + sentence + "\n")
+        self._to.flush()
+
     def _left(self, done: int, total: int) -> str:
         """By the pace since it was first looked at."""
         now = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import tempfile
@@ -16,6 +17,8 @@ from msgspec import Struct
 from doublebuffer.batch_calls import POLL_S, BatchRunError, Calls
 from doublebuffer.batch_progress import Bar
 
+BEGUN_S = 20.0
+"""After that long without a sign that somebody runs the batch, its user is told what may be missing."""
 ENDS = frozenset({"completed", "failed", "expired", "cancelled"})
 
 
@@ -128,11 +131,17 @@ class BatchRun:
         return batch
 
     def _watch(self, batch: dict[str, Any]) -> dict[str, Any]:
+        begun_by = time.monotonic() + BEGUN_S
         with Bar() as bar:
             while batch["status"] not in ENDS:
                 counts = batch["request_counts"]
                 bar.show(batch["status"], counts["completed"], counts["failed"], counts["total"])
                 time.sleep(POLL_S)
+                if batch["status"] == "validating" and time.monotonic() > begun_by:
+                    bar.say(
+                        "Nobody has begun it yet: a `doublebuffer batch-worker` has to run beside gateway and worker."
+                    )
+                    begun_by = math.inf
                 batch = self._calls.good(self._calls.ask("GET", f"/batches/{batch['id']}"))
         if batch["status"] == "failed":
             self._note.unlink(missing_ok=True)

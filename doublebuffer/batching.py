@@ -33,7 +33,8 @@ def add_parser(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """0: all is answered; 1: something failed; 2: it could not be done, and one sentence says why."""
-    from doublebuffer.batch_run import BatchRun, BatchRunError
+    from doublebuffer.batch_calls import BatchRunError
+    from doublebuffer.batch_run import BatchRun
 
     key = arguments.key or os.environ.get("OPENAI_API_KEY", "")
     errors = arguments.errors or _errors_of(arguments.output)

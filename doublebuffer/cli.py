@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import os
+import signal
 import sys
 from collections.abc import Coroutine, Sequence
 from typing import Any
@@ -35,7 +37,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     parsed = _parser().parse_args(arguments)
     try:
-        return _run(parsed, arguments)
+        code = _run(parsed, arguments)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Whoever read this has gone, as `head` does. At the end of the process Python would try to write once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     except SettingsError as error:
         return _refuse(error)
     except BaseExceptionGroup as group:

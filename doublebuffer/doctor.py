@@ -17,7 +17,7 @@ from doublebuffer.doctor_engines import address_findings, engine_findings, windo
 from doublebuffer.doctor_house import House, house_findings, pools_of, read_house
 from doublebuffer.doctor_offline import offline_findings
 from doublebuffer.doctor_redis import TOPIC, redis_findings
-from doublebuffer.doctor_report import Finding, Report, fine, wrong
+from doublebuffer.doctor_report import Finding, Report, fine, note, wrong
 from doublebuffer.doctor_simulated import no_engine
 from doublebuffer.starting import connect, look
 
@@ -69,10 +69,10 @@ async def _examine(read_settings: Callable[[], Settings], places: Sequence[Place
 def _keys(settings: Settings) -> list[Finding]:
     """It is none of our business how a key looks: a hint, and nothing that is wrong."""
     return [
-        fine(
+        note(
             f"key {key.name!r}",
-            "taken as the key itself; if its 64 hexadecimal digits are the hash of one, they need "
-            '"sha256:" before them',
+            "its 64 hexadecimal digits are taken as the key itself",
+            'write "sha256:" before them, if they are the hash of one',
         )
         for key in settings.api_keys
         if key.bare_hash

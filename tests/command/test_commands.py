@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -12,7 +14,7 @@ import httpx
 import pytest
 
 from tests.rig.llama import LlamaServer
-from tests.rig.processes import run_command, run_to_end
+from tests.rig.processes import NO_TLS, RUN_S, clean_environment, run_command, run_to_end
 from tests.rig.redis_server import run_redis
 
 COMMANDS = ("up", "gateway", "worker", "simulate", "doctor")
@@ -161,3 +163,21 @@ async def test_the_parts_run_as_modules(command: str, tmp_path: Path) -> None:
     )
     out, _ = await child.communicate()
     assert out.startswith(f"usage: doublebuffer {command}".encode())
+
+
+async def test_whoever_reads_may_go_first(tmp_path: Path) -> None:
+    """As `doublebuffer doctor | head -1` does: that is no error, and nothing is said of it."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        child = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "doublebuffer", "doctor"),
+            cwd=tmp_path,
+            env=clean_environment() | NO_TLS,
+            stdout=writing,
+            stderr=asyncio.subprocess.PIPE,
+        )
+    finally:
+        os.close(writing)
+    _, log = await asyncio.wait_for(child.communicate(), RUN_S)
+    assert (child.returncode, log) == (128 + signal.SIGPIPE, b"")

@@ -37,7 +37,7 @@ async def test_the_doctor_hints_at_a_key_that_may_be_a_hash(given: str, capsys: 
     assert keys.holder("/v1/models", {b"x-api-key": given.encode()}) is not None
     await run_doctor(load_settings, [])
     hints = [line for line in capsys.readouterr().out.splitlines() if "64 hexadecimal digits" in line]
-    assert [hint.startswith("✓ key 'ann': ") for hint in hints] == [True]
+    assert [hint.startswith("• key 'ann': ") for hint in hints] == [True]
     assert given not in hints[0]
 
 

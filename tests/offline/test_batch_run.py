@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 import pytest
 
+from doublebuffer.batch_calls import BatchRunError
+from doublebuffer.batch_run import BatchRun
 from tests.offline.many import CHATS, EMBEDDINGS
 from tests.rig.processes import Process, run_command, run_to_end
 
@@ -115,3 +119,41 @@ async def test_no_gateway_is_said_so(tmp_path: Path) -> None:
     command = ("batch", "run", "in.jsonl", "-o", "out.jsonl", "--url", "http://127.0.0.1:9")
     code, _, log = await run_to_end(command, directory=tmp_path)
     assert (code, "http://127.0.0.1:9 does not answer" in log) == (2, True), log
+
+
+class Slow(BaseHTTPRequestHandler):
+    """A gateway whose batches nobody begins for a while; then the first look finds something wrong."""
+
+    states: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length") or 0))
+        state = self.states.pop() if self.path.endswith("/b") else "validating"
+        counts = {"total": 0, "completed": 0, "failed": 0}
+        told = {"id": "b", "status": state, "request_counts": counts, "errors": None, "input_file_id": "f"}
+        body = json.dumps(told).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_DELETE = do_GET
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_who_waits_for_a_batch_that_nobody_begins_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("doublebuffer.batch_run.POLL_S", 0.01)
+    monkeypatch.setattr("doublebuffer.batch_run.BEGUN_S", 0.0)
+    monkeypatch.setattr(Slow, "states", ["failed", "validating", "validating"])
+    (tmp_path / "in.jsonl").write_text(lines("a"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), Slow) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        files = [str(tmp_path / name) for name in ("in.jsonl", "out.jsonl", "out.errors.jsonl")]
+        with pytest.raises(BatchRunError, match="it could not be begun"):
+            BatchRun(f"http://127.0.0.1:{server.server_port}", "", *files).run()
+        server.shutdown()
+    assert capsys.readouterr().err.count("a `doublebuffer batch-worker` has to run") == 1
