@@ -137,7 +137,11 @@ class Slow(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    do_POST = do_DELETE = do_GET
+    def do_POST(self) -> None:
+        self.do_GET()
+
+    def do_DELETE(self) -> None:
+        self.do_GET()
 
     def log_message(self, *_: object) -> None:
         pass
