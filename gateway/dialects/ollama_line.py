@@ -41,6 +41,8 @@ class Clock:
     def figures(self, now: float, queued_s: float, usage: Usage | None, pieces: int) -> bytes:
         """The members of an object's end: whole nanoseconds, as the engine counted them or else as seen from here."""
         told = usage or Usage(0, pieces)
+        # By the store's clock, which is not quite this one's: no answer begins before its turn came.
+        queued_s = min(queued_s, (self.first or now) - self.created)
         started = self.created + queued_s
         prompt_ns, eval_ns = told.prompt_ns, told.completion_ns
         if prompt_ns is None:

@@ -83,6 +83,16 @@ def test_figures_by_the_clock_where_the_engine_tells_none():
     assert all(type(value) is int for value in figures.values())
 
 
+def test_the_wait_is_no_part_larger_than_the_whole():
+    """It comes from the store's clock, which may be a moment ahead of the gateway's."""
+    answer = ollama.Stream(asked(), id=ID, created=100.0)
+    answer.feed([Content("a")], 100.25)
+    answer.feed([Finish("stop")], 100.5)
+    (line,) = ndjson(answer.end(End("done"), 100.5, queued_s=0.75))
+    assert (line["load_duration"], line["total_duration"]) == (250_000_000, 500_000_000)
+    assert line["prompt_eval_duration"] == 0
+
+
 def test_a_clock_that_stands_still_gives_no_zero_to_divide_by():
     line = lines([Content("a"), Finish("stop"), Usage(1, 1)])[-1]
     assert line["eval_duration"] == 1
