@@ -40,18 +40,15 @@ def add_parser(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 async def run_dead(arguments: argparse.Namespace, settings: Settings) -> int:
     """0, or 1 where there is no such dead letter or it cannot be tried again. Raises ``SettingsError``."""
-    from buffer.store import StoreUnavailable
-    from buffer.trouble import CAUGHT
     from doublebuffer.dead_letters import Book, drop, retry, show, show_all
-    from doublebuffer.starting import connect, no_use
+    from doublebuffer.starting import store_of
 
     if settings.redis_url is None:
         raise SettingsError(
             "REDIS_URL is unset: without a Redis, dead letters are gone with the process that had them, and only "
             "those in a Redis can be looked at."
         )
-    store = await connect(settings)
-    try:
+    async with store_of(settings) as store:
         book = Book(store, {"default", *(spec.pool for spec in settings.backends)})
         match arguments.action:
             case "list":
@@ -62,9 +59,3 @@ async def run_dead(arguments: argparse.Namespace, settings: Settings) -> int:
                 return await retry(book, arguments.id)
             case _:
                 return await drop(book, arguments.id)
-    except StoreUnavailable as error:
-        raise SettingsError(f"REDIS_URL: {str(error).rstrip('.')}; try again once it answers.") from None
-    except CAUGHT as error:
-        raise no_use(settings, error) from None
-    finally:
-        await store.aclose()

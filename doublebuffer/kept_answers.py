@@ -33,9 +33,7 @@ def add_parser(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 async def run_cache(arguments: argparse.Namespace, settings: Settings) -> int:
     """Raises ``SettingsError``."""
     from buffer.cache import EVERY, Shelf
-    from buffer.store import StoreUnavailable
-    from buffer.trouble import CAUGHT
-    from doublebuffer.starting import connect, no_use
+    from doublebuffer.starting import store_of
     from gateway.question import purge_name
 
     if settings.redis_url is None:
@@ -43,8 +41,7 @@ async def run_cache(arguments: argparse.Namespace, settings: Settings) -> int:
             "REDIS_URL is unset: without a Redis, answers are kept in the memory of the process that gave them, and go "
             "with it; DELETE /v1/cache has it forget them."
         )
-    store = await connect(settings)
-    try:
+    async with store_of(settings) as store:
         shelf = Shelf(store)
         if arguments.action == "purge":
             count = await shelf.purge(purge_name(arguments.model) if arguments.model else EVERY)
@@ -52,13 +49,7 @@ async def run_cache(arguments: argparse.Namespace, settings: Settings) -> int:
         else:
             count, held = await shelf.size()
             print(f"{count} kept {_answers(count)}, {held:,} of {settings.cache_max_bytes:,} bytes.")
-        return 0
-    except StoreUnavailable as error:
-        raise SettingsError(f"REDIS_URL: {str(error).rstrip('.')}; try again once it answers.") from None
-    except CAUGHT as error:
-        raise no_use(settings, error) from None
-    finally:
-        await store.aclose()
+    return 0
 
 
 def _answers(count: int) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from backends.base import BackendError, Probe
@@ -43,12 +44,25 @@ async def connect(settings: Settings) -> Store:
             await store.aclose()
             raise
     except (StoreUnavailable, ValueError, *CAUGHT) as error:
-        raise no_use(settings, error) from None
+        raise _no_use(settings, error) from None
     return store
 
 
-def no_use(settings: Settings, error: Exception) -> SettingsError:
-    """What to raise where the store failed a command that cannot go on without it."""
+@asynccontextmanager
+async def store_of(settings: Settings) -> AsyncIterator[Store]:
+    """For a command that does one thing with it. Raises ``SettingsError`` where it cannot be done."""
+    store = await connect(settings)
+    try:
+        yield store
+    except StoreUnavailable as error:
+        raise SettingsError(f"REDIS_URL: {str(error).rstrip('.')}; try again once it answers.") from None
+    except CAUGHT as error:
+        raise _no_use(settings, error) from None
+    finally:
+        await store.aclose()
+
+
+def _no_use(settings: Settings, error: Exception) -> SettingsError:
     where = without_password(settings.redis_url or "")
     reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
     return SettingsError(f"REDIS_URL: {where} cannot be used: {reason}.")
