@@ -151,7 +151,7 @@ class Settings(BaseSettings):
         default="info", description="Least level that is logged."
     )
     log_format: Literal["text", "json"] = Field(default="text", description="Form of a log line.")
-    metrics_port: Port = Field(default=0, description="Port of a worker's own `/metrics`; 0 for none.")
+    metrics_port: Port = Field(default=0, description="Port of a worker's or batch worker's `/metrics`; 0 for none.")
     fast_chars: Count = Field(default=100, description="A newest message shorter than this may be `fast`.")
     normal_chars: Count = Field(default=2000, description="A newest message shorter than this may be `normal`.")
     fast_tokens: Count = Field(

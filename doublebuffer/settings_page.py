@@ -65,7 +65,8 @@ trusted = true                    # its X-OpenWebUI-User-Id counts
 models = false                    # it may not bring models to an Ollama, or remove them
 requests_per_minute = 600         # POST requests in any minute, over all gateways; more get 429
 share = 0.5                       # of a back end's places in flight, while others wait
-admin = true                      # on /dashboard it sees how requests of other keys stand, never what they say
+admin = true                      # on /dashboard it sees how requests of other keys stand, never what they say;
+                                  # and it may have kept answers forgotten
 ```
 
 Whatever is given, only the hash is kept. [Security](security.md) tells what keys protect, and what not.
