@@ -64,6 +64,7 @@ def dashboard_routes(services: Services) -> APIRouter:
     cors = Cors(settings.cors_origins)
     page = Page()
 
+    @router.head("")
     @router.get("")
     async def dashboard(request: Request) -> Response:
         try:

@@ -30,6 +30,7 @@ td:nth-child(2) {{ overflow-wrap: anywhere; width: 40%; }}
 def docs_routes(app: FastAPI) -> APIRouter:
     router = APIRouter(include_in_schema=False)
 
+    @router.head("/docs")
     @router.get("/docs")
     async def docs() -> HTMLResponse:
         return HTMLResponse(_page(app.openapi()), headers=_HEADERS)

@@ -50,6 +50,7 @@ async def test_the_page_and_its_parts_come_with_a_strict_policy() -> None:
         ("GET", "/requests/x", 404),
         ("POST", "/data", 405),
         ("DELETE", "", 405),
+        ("HEAD", "", 200),
         ("OPTIONS", "/data", 204),
         ("POST", "/sign-out", 303),
     ],

@@ -230,6 +230,7 @@ async def test_the_documentation_shows_the_chats() -> None:
     async with rig() as r:
         paths = (await r.client.get("/openapi.json")).json()["paths"]
         assert {"/api/chat", "/v1/chat/completions", "/api/tags", "/v1/models"} <= set(paths)
+        assert (await r.client.head("/docs")).status_code == 200
         page = await r.client.get("/docs")
         assert page.status_code == 200
         assert all(f"<code>{path}</code>" in page.text for path in paths)
