@@ -114,8 +114,7 @@ def test_gateways_and_batch_workers_have_one_folder_that_the_image_makes_theirs(
 def test_every_service_is_looked_after() -> None:
     for name, service in services().items():
         assert "healthcheck" in service or name in OURS, f"{name}: our image has one, others have not"
-        # It listens nowhere, and so nobody can ask it.
-        assert service.get("healthcheck", {}).get("disable", False) is (name == "batch-worker")
+        assert not service.get("healthcheck", {}).get("disable", False)
         assert service["restart"] == "unless-stopped", name
         assert "container_name" not in service, f"{name} could not be scaled"
         assert re.search(r":v?\d+\.\d+|:server-b\d+$", service["image"]), f"{name} has no exact version"
@@ -133,7 +132,7 @@ def test_redis_and_the_engines_are_reached_by_nobody_else() -> None:
     assert inside["store"] == {"redis", "gateway", "worker", "batch-worker"}
     assert networks["store"]["internal"] is True
     assert inside["engines"] == ENGINES | {"worker"}
-    assert set(services()["batch-worker"]["networks"]) == {"store"}
+    assert set(services()["batch-worker"]["networks"]) == {"store", "metrics"}
     assert inside["clients"] == {"gateway", "open-webui"}
 
 
@@ -167,4 +166,4 @@ def test_settings_name_the_engines_that_it_starts() -> None:
 def test_prometheus_asks_the_services_at_their_ports() -> None:
     jobs = read_yaml(DEPLOY / "prometheus" / "prometheus.yml")["scrape_configs"]
     asked = {(found["names"][0], found["port"]) for job in jobs for found in job["dns_sd_configs"]}
-    assert asked == {("gateway", 11435), ("worker", 11436)}
+    assert asked == {("gateway", 11435), ("worker", 11436), ("batch-worker", 11436)}

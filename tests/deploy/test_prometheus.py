@@ -40,7 +40,7 @@ def promtool(*arguments: str) -> str:
 
 
 async def test_promtool_takes_the_configuration_and_the_rules(tmp_path: Path) -> None:
-    targets = {"doublebuffer-gateway": "http://127.0.0.1:1", "doublebuffer-worker": "http://127.0.0.1:2"}
+    targets = {f"doublebuffer-{part}": "http://127.0.0.1:1" for part in ("gateway", "worker", "batch-worker")}
     said = promtool("check", "config", str(write_configuration(tmp_path, targets, "key")))
     assert f"{len(alert_rules())} rules found" in said
 
@@ -89,7 +89,15 @@ async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene
         )
         await gateway.is_healthy("/health/ready")
         await worker.has_said(r"^  metrics ")
-        targets = {"doublebuffer-gateway": gateway.url, "doublebuffer-worker": worker.url}
+        offline = await stack.enter_async_context(
+            run_command("batch-worker", *flags, "--metrics-port", str(free_port()))
+        )
+        await offline.has_said(r"^  metrics ")
+        targets = {
+            "doublebuffer-gateway": gateway.url,
+            "doublebuffer-worker": worker.url,
+            "doublebuffer-batch-worker": offline.url,
+        }
         configuration = write_configuration(folder, targets, KEY)
         server = await stack.enter_async_context(run_prometheus(folder, configuration))
         client = await stack.enter_async_context(
@@ -126,9 +134,9 @@ async def keep_asking(client: httpx.AsyncClient, number: int) -> None:
         assert answer.status_code == 200, answer.text
 
 
-async def test_it_scrapes_both_with_their_key(prometheus: Prometheus) -> None:
+async def test_it_scrapes_all_with_their_key(prometheus: Prometheus) -> None:
     async with asyncio.timeout(SEEN_S):
-        while await prometheus.up() != {"doublebuffer-gateway", "doublebuffer-worker"}:
+        while await prometheus.up() != {"doublebuffer-gateway", "doublebuffer-worker", "doublebuffer-batch-worker"}:
             await asyncio.sleep(0.1)
 
 

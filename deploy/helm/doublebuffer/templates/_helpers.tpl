@@ -206,7 +206,6 @@ spec:
         {{- end }}
         {{- end }}
         {{- end }}
-      {{- if ne $part "batch-worker" }}
         - name: DOUBLEBUFFER_HOST
           value: 0.0.0.0
         - name: {{ eq $part "gateway" | ternary "DOUBLEBUFFER_PORT" "DOUBLEBUFFER_METRICS_PORT" }}
@@ -214,7 +213,6 @@ spec:
       ports:
         - name: {{ eq $part "gateway" | ternary "http" "metrics" }}
           containerPort: {{ eq $part "gateway" | ternary 11435 11436 }}
-      {{- end }}
       volumeMounts:
         - name: settings
           mountPath: /etc/doublebuffer
