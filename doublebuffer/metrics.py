@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import socket
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -31,6 +34,7 @@ async def metrics_served(settings: Settings, telemetry: Telemetry) -> AsyncItera
         return
     stop = asyncio.Event()
     with bind(settings.host, settings.metrics_port, names="DOUBLEBUFFER_METRICS_PORT") as listener:
+        _keep_from_children(listener)
         address = f"{url_of(listener)}/metrics"
         async with asyncio.TaskGroup() as group:
             app = _app(telemetry, Keyring(settings.api_keys))
@@ -39,6 +43,17 @@ async def metrics_served(settings: Settings, telemetry: Telemetry) -> AsyncItera
                 yield address
             finally:
                 stop.set()
+
+
+def _keep_from_children(listener: socket.socket) -> None:
+    """A process forked from this one, as a batch worker's work-horse is, would hold the port beyond its end."""
+    found = weakref.ref(listener)
+
+    def close() -> None:
+        if (own := found()) is not None:
+            own.close()
+
+    os.register_at_fork(after_in_child=close)
 
 
 def _app(telemetry: Telemetry, keyring: Keyring) -> Callable[[Scope, Receive, Send], Awaitable[None]]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import sys
 from pathlib import Path
 
 import httpx
@@ -11,13 +14,32 @@ import pytest
 from buffer.carrying import NO_CLUSTER
 from buffer.settings import Settings
 from buffer.store import open_store
+from doublebuffer.serving import bind
 from gateway.app import create_app
 from tests.gateway.rig import served
 from tests.offline.many import CHATS, EMBEDDINGS, begin, faults_of, harm, installation, line, results
-from tests.rig.processes import run_to_end
+from tests.rig.processes import clean_environment, run_to_end
+from tests.rig.redis_server import free_port
 
 pytestmark = pytest.mark.slow
 LINES = 80
+KILLED_WITH_A_HORSE = """
+import asyncio, os, signal, sys, time
+from buffer.settings import Settings
+from buffer.telemetry import Telemetry
+from doublebuffer.metrics import metrics_served
+
+async def main():
+    async with metrics_served(Settings(metrics_port=int(sys.argv[1])), Telemetry()):
+        if horse := os.fork():
+            print(horse, flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+        os.close(1)
+        time.sleep(60)
+        os._exit(0)
+
+asyncio.run(main())
+"""
 
 
 async def test_the_official_client_gets_each_line_once_whatever_dies() -> None:
@@ -66,3 +88,17 @@ async def test_nor_does_a_gateway_on_a_cluster_take_batches() -> None:
         answer = await client.post(f"http://127.0.0.1:{port}/v1/batches", json={})
     await store.aclose()
     assert (answer.status_code, answer.json()["error"]["message"]) == (400, NO_CLUSTER)
+
+
+async def test_a_work_horse_does_not_hold_the_port_of_a_batch_worker_that_was_killed() -> None:
+    """The next one could not begin, for as long as the work-horse finishes what is under way."""
+    port = free_port()
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", KILLED_WITH_A_HORSE, str(port)), env=clean_environment(), stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await asyncio.wait_for(child.communicate(), 30)
+    try:
+        assert child.returncode == -signal.SIGKILL
+        bind("127.0.0.1", port).close()
+    finally:
+        os.kill(int(out), signal.SIGKILL)
