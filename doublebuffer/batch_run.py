@@ -100,7 +100,7 @@ class BatchRun:
     def _left(self, to: IO[bytes]) -> tuple[int, str]:
         """Writes what has no answer yet; how many lines those are, and what they ask."""
         there = {line.custom_id for line in _lines(self._output)} if self._output.exists() else set()
-        count, endpoint = 0, ""
+        seen, count, endpoint = 0, 0, ""
         with self._input.open("rb") as file:
             for number, data in enumerate(file, 1):
                 if not data.strip():
@@ -109,6 +109,7 @@ class BatchRun:
                     line = _asked.decode(data.removeprefix(b"\xef\xbb\xbf"))
                 except msgspec.DecodeError:
                     raise BatchRunError(f"{self._input}, line {number}: no request with a custom_id.") from None
+                seen += 1
                 endpoint = endpoint or line.url
                 if line.url != endpoint:
                     raise BatchRunError(
@@ -118,6 +119,8 @@ class BatchRun:
                 if line.custom_id not in there:
                     count += 1
                     to.write(data if data.endswith(b"\n") else data + b"\n")
+        if not seen:
+            raise BatchRunError(f"There is no request in {self._input}.")
         to.flush()
         return count, endpoint
 

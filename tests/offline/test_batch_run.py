@@ -96,6 +96,7 @@ async def test_what_is_wrong_is_said_in_a_sentence(tmp_path: Path) -> None:
                 "in.jsonl, line 2: The custom_id of this line is that of a line before",
             ),
             ("what?\n", ("--key", "secret"), "in.jsonl, line 1: no request with a custom_id."),
+            ("\n", ("--key", "secret"), "There is no request in in.jsonl."),
             (
                 lines("a") + lines("b").replace(CHATS, EMBEDDINGS),
                 ("--key", "secret"),
