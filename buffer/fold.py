@@ -97,7 +97,8 @@ def _step(answer: Folded, fence: int, n: int, fields: Mapping[bytes, bytes]) -> 
             answer.counts = False
         elif n > answer.n:
             answer.events += decode_events(data)[answer.n + 1 - first :]
-            answer.n = n
+            # Also behind a text that was put back: whoever was at it has come for it, and goes on.
+            answer.n, answer.waits = n, False
     elif kind == "start":
         base = data.decode()
         answer.fence, answer.n, answer.waits = fence, 0, False

@@ -6,6 +6,7 @@ from buffer.failures import INTERRUPTED
 from buffer.fold import fold
 from buffer.follower import Follower
 from buffer.frames import Part
+from buffer.heard import Said
 from buffer.job import Content, End, ToolDelta
 from tests.buffer.parts import Noted, events, start, text
 from tests.buffer.test_fold import base, ev, mark, told
@@ -98,3 +99,15 @@ async def test_more_than_words_cannot_be_matched_by_words(follower: Follower) ->
     await follower.next()
     follower.take_folded(fold([mark("5-5", "again", told("ab")), mark("6-0", "start", base("ab")), ev(6, 1, "c")]))
     assert await text(follower) == ""
+
+
+async def test_one_that_was_adopted_sooner_than_its_gateway_heard_of_it_runs(follower: Follower) -> None:
+    """Should the store be emptied once more, whoever is at it is waited for again."""
+    follower.take(start(5))
+    follower.take(events(5, 1, "a"))
+    assert follower.fix() == Said("a")
+    follower.take(events(6, 1, "b"))
+    follower.moved_to(6, waiting=False)
+    follower.take_folded(fold([mark("6-0", "snap", told("a")), ev(6, 1, "b")]))
+    assert await text(follower) == "ab"
+    assert follower.known_to_run
