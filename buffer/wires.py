@@ -101,9 +101,14 @@ class Wires:
 
     async def _open(self, within_s: float) -> Wire:
         connection = self._pool.make_connection()
+        task = asyncio.current_task()
+        asked = 0 if task is None else task.cancelling()
         try:
             async with asyncio.timeout(within_s):
                 await connection.connect()
+            if task is not None and task.cancelling() > asked:
+                # redis-py sends by Python's ``wait_for``, which up to 3.11 may lose a cancellation.
+                raise asyncio.CancelledError
         except BaseException:
             await connection.disconnect(nowait=True)
             raise

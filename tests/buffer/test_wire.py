@@ -57,12 +57,18 @@ async def test_what_waits_holds_up_nobody(ways: Wires) -> None:
     assert await waiting == [None]
 
 
-async def test_a_wait_that_is_given_up_costs_its_connection(ways: Wires) -> None:
+@pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 8, 100])
+async def test_a_wait_that_is_given_up_costs_its_connection(ways: Wires, turns: int) -> None:
+    """Also while that is only being made."""
     before = await _connections(ways)
     waiting = asyncio.create_task(ways.wait([("BLPOP", "none", 30)], 35))
     while await _connections(ways) == before:
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
+    for _ in range(turns):
+        await asyncio.sleep(0)
     waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(waiting, 5)
     while await _connections(ways) > before:
         await asyncio.sleep(0.01)
 
