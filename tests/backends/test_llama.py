@@ -54,7 +54,7 @@ async def test_no_thinking(llama_server: LlamaServer) -> None:
 
 
 async def test_length(llama_server: LlamaServer) -> None:
-    outcome = await ask(llama_server, max_tokens=3)
+    outcome = await ask(llama_server, max_tokens=3, extra={"ignore_eos": Raw(b"true")})
     assert outcome.events[-2] == Finish("length")
     assert outcome.events[-1].completion == 3  # type: ignore[union-attr]
 
