@@ -129,7 +129,8 @@ async def test_token_ids_where_an_engine_takes_them(kind: Kind) -> None:
         else:
             answer = await client.completions.create(model=MODELS[kind], prompt=[[1, 2, 3], [4]])
             assert [choice.text for choice in answer.choices] == [expected("")] * 2
-            assert [r.json()["prompt"] for r in h.engines[kind].requests] == [[1, 2, 3], [4]]
+            # They are jobs of their own, and may be taken at different times by different hands.
+            assert sorted(r.json()["prompt"] for r in h.engines[kind].requests) == [[1, 2, 3], [4]]
         await h.quiet()
 
 
