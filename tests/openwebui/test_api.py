@@ -6,7 +6,7 @@ import pytest
 
 from tests.openwebui.api import Api
 from tests.openwebui.front import PREFIX
-from tests.openwebui.installation import NAMES, SIMULATED, TINY, Installation
+from tests.openwebui.installation import NAMES, SIMULATED, SINGLE, TINY, Installation
 
 pytestmark = [pytest.mark.openwebui, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(360)]
 
@@ -23,7 +23,7 @@ async def test_what_open_webui_asks_a_server_of_itself_is_answered(api: Api) -> 
     tags = (await api.get("/ollama/api/tags"))["models"]
     assert {entry["model"] for entry in tags} == set(NAMES["ollama"].values())
     listed = (await api.get("/openai/models"))["data"]
-    assert {entry["id"].removeprefix(f"{PREFIX}.") for entry in listed} == {SIMULATED, TINY}
+    assert {entry["id"].removeprefix(f"{PREFIX}.") for entry in listed} == {SIMULATED, SINGLE, TINY}
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -40,7 +40,8 @@ async def test_a_streamed_answer_with_its_thought(api: Api, model: str) -> None:
     assert said.text.strip()
     assert said.thought.strip()
     assert said.reason == "stop"
-    assert said.pieces > 10
+    # The scripted one thinks in three pieces, and has five words to say.
+    assert said.pieces > 8
     assert "think>" not in said.text
 
 
