@@ -23,7 +23,9 @@ from gateway.relay import Relay
 
 
 @dataclass(frozen=True, slots=True)
-class Services:
+class Parts:
+    """What requests need of a gateway that come without HTTP, as the lines of offline batches do."""
+
     settings: Settings
     store: Store
     telemetry: Telemetry
@@ -33,11 +35,15 @@ class Services:
     catalog: Catalog
     intake: Intake
     relay: Relay
+    embeddings: Embeddings
+
+
+@dataclass(frozen=True, slots=True)
+class Services(Parts):
     listening: Listening
     joining: Joining
     answers: Answers | None
     """None: no setting asks for it."""
-    embeddings: Embeddings
     management: Management
     files: Files
     offline: Offline

@@ -8,27 +8,26 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from buffer.job import Chat, Failure
 from buffer.records import NewJob
-from buffer.settings import Settings
 from buffer.store import StoreUnavailable
-from buffer.telemetry import Outcome, Telemetry
+from buffer.telemetry import Outcome
 from gateway.call import Call, Message
-from gateway.catalog import STORE_AWAY, Catalog
+from gateway.catalog import STORE_AWAY
 from gateway.client import Client
 from gateway.dialects import openai
 from gateway.dialects.errors import BadRequest
-from gateway.embedding import Embeddings, EmbedForm
+from gateway.embedding import EmbedForm
 from gateway.forms import COMPLETIONS, OPENAI, Form
-from gateway.intake import Intake, Order
+from gateway.intake import Order
 from gateway.models import Model
 from gateway.pools import Pool
 from gateway.refusal import UNEXPECTED, Refusal
-from gateway.relay import Relay
 from gateway.routes.chat import LARGE_BYTES, beside
 from gateway.routes.embeddings import OPENAI_EMBEDDINGS
+from gateway.services import Parts
 from gateway.wish import wished
 
 _log = logging.getLogger("doublebuffer.offline")
@@ -38,27 +37,6 @@ _FORMS: Final[Mapping[str, Form | EmbedForm]] = {
     "/v1/embeddings": OPENAI_EMBEDDINGS,
 }
 _UNKNOWN: Final = openai.unknown_model("").code
-
-
-class Parts(Protocol):
-    """What of a gateway is needed: ``Services`` has it all."""
-
-    @property
-    def settings(self) -> Settings: ...
-    @property
-    def telemetry(self) -> Telemetry: ...
-    @property
-    def pools(self) -> Mapping[str, Pool]: ...
-    @property
-    def embedding_pools(self) -> Mapping[str, Pool]: ...
-    @property
-    def catalog(self) -> Catalog: ...
-    @property
-    def intake(self) -> Intake: ...
-    @property
-    def relay(self) -> Relay: ...
-    @property
-    def embeddings(self) -> Embeddings: ...
 
 
 @dataclass(frozen=True, slots=True)

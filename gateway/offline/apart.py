@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 
 from buffer.model_records import Families
 from buffer.settings import Settings
@@ -15,33 +14,19 @@ from gateway.catalog import Catalog
 from gateway.delivery import Timing
 from gateway.embedding import Embeddings
 from gateway.intake import Intake
-from gateway.pools import Pool, open_embedding_pools, open_pools
+from gateway.pools import open_embedding_pools, open_pools
 from gateway.relay import Relay
-
-
-@dataclass(frozen=True, slots=True)
-class Apart:
-    """See ``Parts``."""
-
-    settings: Settings
-    store: Store
-    telemetry: Telemetry
-    pools: Mapping[str, Pool]
-    embedding_pools: Mapping[str, Pool]
-    catalog: Catalog
-    intake: Intake
-    relay: Relay
-    embeddings: Embeddings
+from gateway.services import Parts
 
 
 @asynccontextmanager
-async def apart(settings: Settings, store: Store, telemetry: Telemetry, pools: list[str]) -> AsyncIterator[Apart]:
+async def apart(settings: Settings, store: Store, telemetry: Telemetry, pools: list[str]) -> AsyncIterator[Parts]:
     """Reads answers from the store as long as it is entered. ``pools``: names of those of back ends."""
     timing = Timing()
     chats, embeddings = open_pools(store, pools, settings), open_embedding_pools(store, pools, settings)
     intake = Intake(settings, telemetry)
     catalog = Catalog(store, chats, cold_s=timing.cold_s, families=Families(settings.models))
-    parts = Apart(
+    parts = Parts(
         settings=settings,
         store=store,
         telemetry=telemetry,

@@ -14,13 +14,14 @@ from buffer.offline import BatchError, NoRoom, Offline, OfflineBatch, Superseded
 from buffer.store import StoreUnavailable
 from buffer.timing import Backoff, wait_for
 from gateway.dialects.offline_results import CANCELLED, EXPIRED
-from gateway.offline.answering import Answering, Parts, Whose
+from gateway.offline.answering import Answering, Whose
 from gateway.offline.asking import Asking
 from gateway.offline.checking import look_through
 from gateway.offline.ending import rest_of, write_files
 from gateway.offline.entry import Entry
 from gateway.offline.reading import Lines
 from gateway.offline.settling import Settling
+from gateway.services import Parts
 
 _log = logging.getLogger("doublebuffer.offline")
 Ending = Literal["completed", "expired", "cancelled"]

@@ -13,9 +13,9 @@ from buffer.files import Files
 from buffer.offline import NoRoom, Offline, Superseded
 from buffer.store import StoreUnavailable
 from buffer.timing import wait_for
-from gateway.offline.answering import Parts
 from gateway.offline.course import Course, House, first_of
 from gateway.offline.entry import Entry
+from gateway.services import Parts
 
 _log = logging.getLogger("doublebuffer.offline")
 LOOK_S = 1.0
