@@ -13,7 +13,7 @@ from buffer.records import NewJob
 from buffer.settings import Settings
 from buffer.telemetry import Telemetry
 from gateway.refusal import Refusal
-from policy.admission import Refuse, admit
+from policy.admission import Refuse, admit, refuse_wait_s
 from policy.drain import Drain
 from policy.estimate import Average
 from policy.outlook import Outlook
@@ -72,13 +72,17 @@ class Admission:
             if drain is None:
                 continue
             self._tell(drain, job.model, known)
+            wait_s = self._wait_s(job.model, drain, asked[job.model, lane], known)
+            longest_s = refuse_wait_s(lane, self._refuse_wait)
+            if longest_s is None or wait_s <= longest_s:
+                continue
             ahead = drain.waiting + asked[job.model, lane]
             now_at = self._clock()
             verdict = admit(
                 lane,
                 waiting=0,  # the store counts
                 queue_limit=self._queue_limit,
-                predicted_wait_s=self._wait_s(job.model, drain, asked[job.model, lane], known),
+                predicted_wait_s=wait_s,
                 refuse_wait=self._refuse_wait,
                 drain_rate=drain.per_s(now_at, known.alone_s, ahead),
             )
