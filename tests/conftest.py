@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.rig.llama import LlamaServer, run_llama
-from tests.rig.redis_server import RedisServer, run_redis
+from tests.rig.redis_server import RedisServer, bundled_binary, redis_binary, run_redis
 
 # Each client of httpx reads all the world's certificates: 20 ms of a core, some thousand times. Once is enough.
 ssl.create_default_context = functools.cache(ssl.create_default_context)
@@ -33,6 +33,17 @@ def llama_server() -> Iterator[LlamaServer]:
 def redis_server() -> Iterator[RedisServer]:
     """One real Redis for the whole run; tests keep apart by their key prefix."""
     with run_redis() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def oldest_redis_server(redis_server: RedisServer) -> Iterator[RedisServer]:
+    """The oldest that we have, as far as there is another."""
+    oldest = bundled_binary()
+    if oldest is None or oldest == redis_binary():
+        yield redis_server
+        return
+    with run_redis(binary=oldest) as server:
         yield server
 
 

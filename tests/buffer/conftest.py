@@ -14,7 +14,7 @@ from buffer.keys import FIXED, SELF_EMPTYING
 from buffer.lanes import Lanes
 from buffer.store import Store, open_store
 from tests.buffer.parts import Noted
-from tests.rig.redis_server import RedisServer, bundled_binary, redis_binary, run_redis
+from tests.rig.redis_server import RedisServer, run_redis
 
 _numbers = itertools.count(1)
 
@@ -22,16 +22,6 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[RedisServer]:
     with run_redis() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def oldest_redis_server(redis_server: RedisServer) -> Iterator[RedisServer]:
-    oldest = bundled_binary()
-    if oldest is None or oldest == redis_binary():
-        yield redis_server
-        return
-    with run_redis(binary=oldest) as server:
         yield server
 
 

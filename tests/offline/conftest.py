@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -12,19 +12,8 @@ import pytest
 from buffer.files import Files
 from buffer.offline import Offline
 from buffer.store import Store, open_store
-from tests.rig.redis_server import RedisServer, bundled_binary, redis_binary, run_redis
 
 _numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="session")
-def oldest_redis_server(redis_server: RedisServer) -> Iterator[RedisServer]:
-    oldest = bundled_binary()
-    if oldest is None or oldest == redis_binary():
-        yield redis_server
-        return
-    with run_redis(binary=oldest) as server:
-        yield server
 
 
 @pytest.fixture(params=["embedded", "redis", "oldest"])
