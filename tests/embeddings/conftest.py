@@ -1,5 +1,5 @@
 """The stores of the buffer's own tests."""
 
-from tests.buffer.conftest import lanes, oldest_redis_server, store
+from tests.buffer.conftest import lanes, store
 
-__all__ = ["lanes", "oldest_redis_server", "store"]
+__all__ = ["lanes", "store"]
