@@ -13,7 +13,7 @@ BROKEN = {
     "settle without its fence": ("settle", "if j.fence > fence then", "if false then"),
     "requeue under the old fence": ("requeue", "raise(j)\n", ""),
     "restore under the old fence": ("submit", "j.fence = math.max(now, floor + 1, ", "j.fence = math.max(floor, "),
-    "pull never by who has waited for too long": ("pull", "if due and due_at < j.arr then", "if false then"),
+    "pull never by who has waited for too long": ("_pulling", "if due and due_at < j.arr then", "if false then"),
     "pull above the memory": ("_credit", "load.kv + need.kv > kv_room", "false"),
     "a piece that its load does not have": (
         "_sending",

@@ -33,8 +33,8 @@ WAIVED = {
     "peek: if some > 0 then": SAVES,
     "peek: if quiet > 0 then": SAVES,
     "_sending: if not heed then": SAVES,
-    "pull: if not c then": LEADS,
-    "pull: while true do": LEADS,
+    "_pulling: if not c then": LEADS,
+    "_pulling: while true do": LEADS,
     "settle: if j.n == 0 then": SAVES,
     "settle: if ARGV[13] ~= '' then": SAVES,
 }

@@ -12,7 +12,7 @@ from tests.buffer.losing import DONE
 SEGMENT = Limits(slots=9, segment=400, pause_us=100_000)
 """Its least piece is a hundred tokens; with care, a piece has fifty at most."""
 WAITS = " and not sending.waits_behind(j.lane, need.prefill)"
-GRANTED = " then\n      sending.grant(j)\n    else\n"
+GRANTED = " then\n        sending.grant(j)\n      else\n"
 
 
 async def person(lanes: Lanes, *, read: bool = True, id: str = "p", **fields: object) -> Granted:
@@ -157,7 +157,7 @@ async def test_a_person_waits_for_no_pause_of_its(lanes: Lanes) -> None:
 
 
 @guard("_sending", "CARE_AHEAD * careful_segment(credit.segment)", "1000")
-@guard("pull", WAITS, "", where=WAITS + GRANTED + "      leave")
+@guard("_pulling", WAITS, "", where=WAITS + GRANTED + "        leave")
 async def test_two_pieces_at_a_time(lanes: Lanes) -> None:
     clock = await about(lanes)
     for id, expected in (("b", 50), ("c", 50), ("d", None)):
@@ -211,7 +211,7 @@ async def test_a_person_waits_for_no_piece_of_its(lanes: Lanes) -> None:
     assert went(await pull(lanes, limits=SEGMENT)) == ["d"]
 
 
-@guard("pull", WAITS, "", where=WAITS + GRANTED + "      bar")
+@guard("_pulling", WAITS, "", where=WAITS + GRANTED + "        bar")
 async def test_what_is_beyond_its_owners_share_waits_too(lanes: Lanes) -> None:
     await about(lanes)
     ours = {"lane": "background", "owner": "o", "share": 1}

@@ -23,7 +23,7 @@ async def _older(lanes: Lanes, *shorts: dict[str, Any], **fields: Any) -> None:
         await lanes.submit(job(f"s{number}", offset_us=5_000_000, user=f"s{number}", **more))
 
 
-@guard("pull", JUMPS, "jumps = false")
+@guard("_pulling", JUMPS, "jumps = false")
 @guard("_queues", "open(q, quiet, short)", "open(q, quiet)", where="    if open(q, quiet, short) then\n      local top")
 async def test_a_short_job_goes_before_who_has_waited_for_longer(lanes: Lanes) -> None:
     await _older(lanes, {})
@@ -66,7 +66,7 @@ async def test_what_others_have_is_not_counted(lanes: Lanes) -> None:
     assert await ids(lanes, limits=Limits(slots=3)) == ["short"]
 
 
-@guard("pull", "if not first or (short and not jumps", "if not first or (not jumps")
+@guard("_pulling", "if not first or (short and not jumps", "if not first or (not jumps")
 async def test_one_that_expires_at_the_head_of_a_short_lane_ends_once(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await lanes.submit(job("a", timeout_us=1000))
@@ -75,13 +75,13 @@ async def test_one_that_expires_at_the_head_of_a_short_lane_ends_once(lanes: Lan
     assert (await lanes.place("a")).state == "done"
 
 
-@guard("pull", "if not first or (short and not jumps and short.id ~= c.id) then", "if not first then")
+@guard("_pulling", "if not first or (short and not jumps and short.id ~= c.id) then", "if not first then")
 async def test_where_it_may_not_the_lowest_score_goes(lanes: Lanes) -> None:
     await _older(lanes, {})
     assert await ids(lanes, limits=Limits(slots=1)) == ["older"]
 
 
-@guard("pull", "if due_looks < LOOK_LANE then", "if true then")
+@guard("_pulling", "if due_looks < LOOK_LANE then", "if true then")
 async def test_of_those_that_waited_for_too_long_four_are_looked_at(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await running(lanes, "first", long=True)
@@ -92,7 +92,7 @@ async def test_of_those_that_waited_for_too_long_four_are_looked_at(lanes: Lanes
     assert await ids(lanes, limits=Limits(slots=9, long=1)) == ["small"]
 
 
-@guard("pull", "by_due, jumps = 1, false", "by_due, jumps, due_looks = 0, false, due_looks + 1")
+@guard("_pulling", "by_due, jumps = 1, false", "by_due, jumps, due_looks = 0, false, due_looks + 1")
 async def test_those_that_fit_are_not_counted(lanes: Lanes) -> None:
     clock = await ready(lanes)
     for number in range(6):
@@ -102,7 +102,7 @@ async def test_those_that_fit_are_not_counted(lanes: Lanes) -> None:
     assert await ids(lanes, 6) == [f"due{number}" for number in range(6)]
 
 
-@guard("pull", "if not c then\n    return", "if false then\n    return")
+@guard("_pulling", "if not c then\n      return", "if false then\n      return")
 async def test_where_nobody_waits_nothing_is_granted(lanes: Lanes) -> None:
     await ready(lanes)
     assert (await pull(lanes)).jobs == []

@@ -14,21 +14,21 @@ async def _failed_here(lanes: Lanes) -> None:
     await give_back(lanes, granted, "error", leave_s=2.0)
 
 
-@guard("pull", "j.left == backend and now < j.left_until", "false")
+@guard("_pulling", "j.left == backend and now < j.left_until", "false")
 async def test_a_job_that_failed_at_a_back_end_is_left_to_others(lanes: Lanes) -> None:
     await ready(lanes)
     await _failed_here(lanes)
     assert await ids(lanes) == []
 
 
-@guard("pull", "j.left == backend and now < j.left_until", "now < j.left_until")
+@guard("_pulling", "j.left == backend and now < j.left_until", "now < j.left_until")
 async def test_others_may_have_it(lanes: Lanes) -> None:
     await ready(lanes)
     await _failed_here(lanes)
     assert await ids(lanes, backend="other") == ["a"]
 
 
-@guard("pull", "j.left == backend and now < j.left_until", "j.left == backend")
+@guard("_pulling", "j.left == backend and now < j.left_until", "j.left == backend")
 async def test_it_is_not_left_to_others_for_ever(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await _failed_here(lanes)
@@ -50,14 +50,14 @@ async def test_a_grant_raises_the_fence_and_marks_it(lanes: Lanes) -> None:
     assert (await kinds(lanes, "a"))[-1] == (f"{granted.fence}-0", "start")
 
 
-@guard("pull", "if #granted < want or want == 0 then", "if true then")
+@guard("_pulling", "if #granted < want or want == 0 then", "if true then")
 async def test_who_has_all_that_it_wanted_is_told_no_place_to_wait_at(lanes: Lanes) -> None:
     await ready(lanes)
     await lanes.submit(job("a"))
     assert (await pull(lanes)).seen == {}
 
 
-@guard("pull", "if #granted < want or want == 0 then", "if want == 0 then")
+@guard("_pulling", "if #granted < want or want == 0 then", "if want == 0 then")
 async def test_who_has_not_is_told_where_to_wait(lanes: Lanes) -> None:
     await ready(lanes)
     assert len((await pull(lanes)).seen) == 6

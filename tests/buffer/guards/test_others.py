@@ -86,7 +86,7 @@ async def test_who_comes_in_is_counted_with_those_who_wait(lanes: Lanes) -> None
     assert (await lanes.submit(job("a"))).waiting == 1
 
 
-@guard("_count", "if known[ARGV[i]] then", "if false then")
+@guard("_count", "if known[A[i]] then", "if false then")
 async def test_a_model_that_was_asked_for_is_looked_at(lanes: Lanes) -> None:
     await ready(lanes)
     await lanes.submit(job("a"))
@@ -142,7 +142,7 @@ async def test_a_place_without_a_record_has_not_waited(lanes: Lanes) -> None:
     assert (await lanes.peek(["m"])).oldest_arr_us > 0
 
 
-@guard("pull", "if people(model) > 0 or background(model) > 0 then", "if people(model) > 0 then")
+@guard("_pulling", "if people(model) > 0 or background(model) > 0 then", "if people(model) > 0 then")
 async def test_a_model_that_only_background_jobs_wait_for_is_served(lanes: Lanes) -> None:
     await ready(lanes)
     await lanes.submit(job("a", lane="background"))

@@ -47,7 +47,7 @@ async def test_a_word_that_is_refused_stops_nothing(lanes: Lanes) -> None:
     assert (await record(lanes, "a"))["upto"] == "700"
 
 
-@guard("pull", "if #granted < want or want == 0 then", "if #granted < want then")
+@guard("_pulling", "if #granted < want or want == 0 then", "if #granted < want then")
 async def test_who_wants_pieces_alone_is_told_where_to_wait(lanes: Lanes) -> None:
     await ready(lanes)
     assert len((await pull(lanes, 0)).seen) == 6

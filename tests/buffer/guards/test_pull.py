@@ -13,7 +13,7 @@ OPEN = "    if open(q, quiet, short) then\n      local "
 FIRST, NEXT = OPEN + "top", OPEN + "score"
 
 
-@guard("pull", "if #granted >= want or ", "if ")
+@guard("_pulling", "if #granted >= want or ", "if ")
 async def test_no_more_come_than_are_wanted(lanes: Lanes) -> None:
     await ready(lanes)
     for id in "abc":
@@ -29,7 +29,7 @@ async def test_no_more_run_than_there_are_slots(lanes: Lanes) -> None:
     assert await ids(lanes, 3, limits=Limits(slots=1)) == []
 
 
-@guard("pull", "if j.st == 'waiting' and ", "if ")
+@guard("_pulling", "if j.st == 'waiting' and ", "if ")
 async def test_a_job_that_runs_is_not_granted_again(lanes: Lanes) -> None:
     await ready(lanes)
     await running(lanes)
@@ -39,7 +39,7 @@ async def test_a_job_that_runs_is_not_granted_again(lanes: Lanes) -> None:
     assert await ids(lanes) == []
 
 
-@guard("pull", "call('HEXISTS', j.key, 'body') == 1 and ", "")
+@guard("_pulling", "call('HEXISTS', j.key, 'body') == 1 and ", "")
 async def test_a_job_without_a_body_is_erased(lanes: Lanes) -> None:
     await ready(lanes)
     await lanes.submit(job("a"))
@@ -48,7 +48,7 @@ async def test_a_job_without_a_body_is_erased(lanes: Lanes) -> None:
     assert await state(lanes) == "gone"
 
 
-@guard("pull", "call('EXISTS', P .. 'inbox:' .. j.inbox) == 1", "true")
+@guard("_pulling", "call('EXISTS', P .. 'inbox:' .. j.inbox) == 1", "true")
 async def test_a_job_whose_inbox_is_gone_is_erased(lanes: Lanes) -> None:
     await ready(lanes)
     await lanes.submit(job("a"))
@@ -57,7 +57,7 @@ async def test_a_job_whose_inbox_is_gone_is_erased(lanes: Lanes) -> None:
     assert await state(lanes) == "gone"
 
 
-@guard("pull", "j.det or call('EXISTS', P .. 'inbox:'", "call('EXISTS', P .. 'inbox:'")
+@guard("_pulling", "j.det or call('EXISTS', P .. 'inbox:'", "call('EXISTS', P .. 'inbox:'")
 async def test_a_detached_one_is_granted(lanes: Lanes) -> None:
     await ready(lanes)
     await lanes.submit(job("a", det=True))
@@ -65,7 +65,7 @@ async def test_a_detached_one_is_granted(lanes: Lanes) -> None:
     assert await ids(lanes) == ["a"]
 
 
-@guard("pull", "if j.deadline >= now then", "if true then")
+@guard("_pulling", "if j.deadline >= now then", "if true then")
 async def test_a_job_past_its_deadline_expires(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await lanes.submit(job("a", timeout_us=1000))
@@ -74,7 +74,7 @@ async def test_a_job_past_its_deadline_expires(lanes: Lanes) -> None:
     assert (await frames(lanes))[-1]["k"] == "expired"
 
 
-@guard("pull", "      raise(j)\n      finish(j, 1, 'expired', expired)", "      finish(j, 1, 'expired', expired)")
+@guard("_pulling", "      raise(j)\n        finish(j, 1, 'expired', expired)", "      finish(j, 1, 'expired', expired)")
 async def test_its_end_is_under_a_new_fence(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await lanes.submit(job("a", timeout_us=1000))
@@ -83,7 +83,7 @@ async def test_its_end_is_under_a_new_fence(lanes: Lanes) -> None:
     assert await kinds(lanes, "a") == [("0-1", "queued"), (f"{clock.now}-1", "expired")]
 
 
-@guard("pull", "  local j = read(c.id)\n  if j then\n", "  local j = read(c.id)\n  if true then\n")
+@guard("_pulling", "  local j = read(c.id)\n    if j then\n", "  local j = read(c.id)\n    if true then\n")
 async def test_a_place_without_a_record_is_cleared(lanes: Lanes) -> None:
     await ready(lanes)
     await lanes.submit(job("a"))
@@ -160,8 +160,8 @@ async def test_without_its_turn_a_job_is_granted_all_the_same(lanes: Lanes) -> N
     assert await ids(lanes) == ["a"]
 
 
-@guard("pull", "if due and due_at < j.arr then", "if false then")
-@guard("pull", "if due_looks < LOOK_LANE then", "if false then")
+@guard("_pulling", "if due and due_at < j.arr then", "if false then")
+@guard("_pulling", "if due_looks < LOOK_LANE then", "if false then")
 async def test_a_due_job_comes_before_who_arrived_later(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await lanes.submit(job("slow", lane="slow", offset_us=60_000_000, max_wait_us=5_000_000))
@@ -170,7 +170,7 @@ async def test_a_due_job_comes_before_who_arrived_later(lanes: Lanes) -> None:
     assert await ids(lanes) == ["slow"]
 
 
-@guard("pull", "if due and due_at < j.arr then", "if due then")
+@guard("_pulling", "if due and due_at < j.arr then", "if due then")
 async def test_it_comes_not_before_who_arrived_earlier(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await lanes.submit(job("slow", lane="slow", offset_us=60_000_000, max_wait_us=5_000_000))
@@ -180,7 +180,7 @@ async def test_it_comes_not_before_who_arrived_earlier(lanes: Lanes) -> None:
     assert await ids(lanes) == ["a"]
 
 
-@guard("pull", "return allowed[j.lane] and ", "return ")
+@guard("_pulling", "return allowed[j.lane] and ", "return ")
 async def test_a_due_job_of_another_workers_lanes_is_left(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await lanes.submit(job("slow", lane="slow", max_wait_us=1_000_000))
