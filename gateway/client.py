@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from gateway.call import Call, Receive, Send
 from gateway.forms import Form
 from gateway.refusal import ClientLeft
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +54,17 @@ async def while_there(receive: Receive, waiting: Awaitable[None]) -> bool:
     except* ClientLeft:
         pass
     return there
+
+
+async def finished(work: Coroutine[Any, Any, T]) -> T:
+    """What ``work`` gives. It is done to its end also where whoever waits for it is cancelled, once, meanwhile; then
+    the cancellation goes on.
+    """
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+    finally:
+        task.cancel()

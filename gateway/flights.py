@@ -19,7 +19,7 @@ from buffer.standing import Standing, read_standing
 from buffer.store import StoreUnavailable
 from buffer.telemetry import Outcome
 from gateway.answering import Answering
-from gateway.client import Client
+from gateway.client import Client, finished
 from gateway.intake import Order
 from gateway.keeping import STOPPED, Asking, Keeping, is_stopping
 from gateway.pools import Pool
@@ -58,23 +58,41 @@ class Flights:
         """
         claim = Claim(id, asking.pool.name, asking.share.client)
         looks = 0
-        while True:
-            found = await self.shelf.ask(asking.question, claim, reads=asking.reads, instead=instead)
-            if not isinstance(found, Flight):
-                return found
-            pool = self._pools.get(found.pool)
-            standing = await read_standing(pool.lanes, found.job) if pool else None
-            if pool is None or (standing is None and found.age_us > SUBMIT_S * 1e6):
-                instead = found.job
-            elif standing is None:  # it is only just being sent, or was refused
-                await asyncio.sleep(LOOK_AGAIN_S)
-            elif standing.end is None and not standing.cancelling:
-                return Ahead(standing, pool)
-            elif looks < _MOST_LOOKS:
-                looks += 1
-                await asyncio.sleep(LOOK_AGAIN_S)
-            else:
-                instead = found.job
+        last: Flight | None = None
+        try:
+            while True:
+                found = await self.shelf.ask(asking.question, claim, reads=asking.reads, instead=instead)
+                before, last = last, found if isinstance(found, Flight) else None
+                if before is not None and (last is None or last.job != before.job):
+                    await self._turn_from(asking, before)
+                if not isinstance(found, Flight):
+                    return found
+                if found.job == id:  # the connection broke, and the store was asked twice
+                    return None
+                pool = self._pools.get(found.pool)
+                standing = await read_standing(pool.lanes, found.job) if pool else None
+                if pool is None or (standing is None and found.age_us > SUBMIT_S * 1e6):
+                    instead = found.job
+                elif standing is None:  # it is only just being sent, or was refused
+                    await asyncio.sleep(LOOK_AGAIN_S)
+                elif standing.end is None and not standing.cancelling:
+                    return Ahead(standing, pool)
+                elif looks < _MOST_LOOKS:
+                    looks += 1
+                    await asyncio.sleep(LOOK_AGAIN_S)
+                else:
+                    instead = found.job
+        except StoreUnavailable:
+            if last is not None:
+                await self._turn_from(asking, last)
+            raise
+
+    async def _turn_from(self, asking: Asking, flight: Flight) -> None:
+        """The client was counted there while it looked, and gets its answer elsewhere: after a purge, or since it is
+        kept by now. Still counted, it would keep that job going when all others have left.
+        """
+        pool = self._pools.get(flight.pool) or asking.pool
+        await self.sharing.left(asking.share, pool.lanes, [flight.job])
 
     async def kept(self, asking: Asking) -> Cached | None:
         """The answer, if it is kept. Raises ``StoreUnavailable``."""
@@ -186,7 +204,9 @@ class _Joint:
             if self._given or not self._again or answers(item):
                 return item
             self._again = False
-            if (failed := await self._begin_anew(item)) is not None:
+            # Broken off in the middle, nobody would know at which job the client is counted by then, and one that is
+            # just being sent would be taken from those who have joined it.
+            if (failed := await finished(self._begin_anew(item))) is not None:
                 return failed
 
     async def _begin_anew(self, end: End) -> End | None:

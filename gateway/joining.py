@@ -120,6 +120,8 @@ class Joining:
             if status == "new":
                 return None
             id, name, age_us = found
+            if id == order.job.id:  # the connection broke, and the store was asked twice
+                return None
             pool = self._pools.get(name)
             standing = await read_standing(pool.lanes, id) if pool else None
             if pool is None or (standing is None and int(age_us) > SUBMIT_S * 1e6):

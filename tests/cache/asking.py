@@ -28,23 +28,43 @@ def asked(path: str, *, stream: bool = True, **more: Any) -> dict[str, Any]:
 
 
 def post(gate: Gate, path: str, *, headers: dict[str, str] | None = None, **more: Any) -> asyncio.Task[httpx.Response]:
+    gate.asked += 1
     return asyncio.create_task(gate.client.post(path, json=asked(path, **more), headers=headers))
 
 
 async def flights(g: Gates) -> list[dict[str, str]]:
     """What the questions under way stand for."""
     redis = g.lanes.store.redis
-    keys = [key async for key in redis.scan_iter(match=f"{g.lanes.store.prefix}:*:flight:*")]
+    # A scan may give a key twice.
+    keys = {key async for key in redis.scan_iter(match=f"{g.lanes.store.prefix}:*:flight:*", count=1000)}
     return [{k.decode(): v.decode() for k, v in (await redis.hgetall(key)).items()} for key in keys]
 
 
-async def passengers(g: Gates, count: int) -> None:
-    """Waits until so many clients wait for one answer."""
+async def counted(g: Gates, count: int) -> None:
+    """Waits until so many clients are counted for an answer; some of them may still be looking for the job."""
 
     async def so() -> bool:
-        return sum(name.startswith("client:") for flight in await flights(g) for name in flight) == count
+        return await _counted(g) == count
 
     await until(so)
+
+
+async def passengers(g: Gates, count: int) -> None:
+    """Waits until so many clients wait for an answer, and each request sent by ``post`` has found what it waits for."""
+
+    async def so() -> bool:
+        return await _counted(g) == count and all(_looked(gate) >= gate.asked for gate in g.gates)
+
+    await until(so)
+
+
+async def _counted(g: Gates) -> int:
+    return sum(name.startswith("client:") for flight in await flights(g) for name in flight)
+
+
+def _looked(gate: Gate) -> float:
+    """How many requests know by now whether they have a job of their own."""
+    return sum(gate.metric(f'cache_total{{result="{result}"}}') for result in ("hit", "miss", "bypass", "joined"))
 
 
 def text(path: str, reply: httpx.Response) -> str:

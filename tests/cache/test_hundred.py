@@ -144,9 +144,9 @@ async def test_one_of_them_leaves(site: Crowd, leaves: int) -> None:
 async def test_all_of_them_leave(site: Crowd) -> None:
     asked = [asyncio.create_task(site.ask(place, "all leave")) for place in range(20)]
     await site.waits(20)
+    request = await site.engine.received()
     for one in asked:
         one.cancel()
-    (request,) = site.engine.requests
     async with asyncio.timeout(10):
         while request.peer_closed_at is None:
             await asyncio.sleep(0.01)

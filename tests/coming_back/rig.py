@@ -33,6 +33,8 @@ class Gate:
     telemetry: Telemetry
     end_answers: Callable[[], Awaitable[None]]
     """The last thing before it stops."""
+    asked: int = 0
+    """Requests that ``tests.cache.asking.post`` has sent there."""
 
     def metric(self, line: str) -> float:
         for text in self.telemetry.exposition(None).decode().splitlines():
