@@ -91,20 +91,20 @@ class Answer:
         if self.plain:
             out.append(Content(text, self.index))
             return
-        if self._splitter is not None and self._splitter.done:
-            self._splitter = None
-            self.plain = self._said and self._scanner is None and not self._mute
         if self._splitter is None:
             if self._thought and not self._said:
                 # The line breaks that stood between the close tag and the answer.
                 text = text.lstrip("\r\n")
             self._say(text, out)
-            return
-        for part in self._splitter.feed(text):
-            if part.thinking:
-                self._think(part.text, out)
-            else:
-                self._say(part.text, out)
+        else:
+            for part in self._splitter.feed(text):
+                if part.thinking:
+                    self._think(part.text, out)
+                else:
+                    self._say(part.text, out)
+            if self._splitter.done:
+                self._splitter = None
+        self.plain = self._said and self._splitter is None and self._scanner is None and not self._mute
 
     def tool(self, key: int, call_id: str, name: str, arguments: str, out: list[Event]) -> None:
         """A fragment of the tool call that the engine numbers ``key``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -12,22 +13,25 @@ _MOST = 2**53
 _LONE_SURROGATE = re.compile(r"\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f])|(?<!\\ud[89ab][0-9a-f]{2})\\ud[c-f][0-9a-f]{2}", re.I)
 
 
+MOST_IN_VAIN = 4
+"""Chunks from which it is learned what stands around the words, without another one that has the same around them: some
+engines tell the time in each."""
 NOTHING = Raw(b"null")
 """Of a field that may be left out. msgspec takes nothing raw in a union with None."""
 
 
-class Function(Struct):
+class Function(Struct, gc=False):
     name: str | None = None
     arguments: Any = None
 
 
-class ToolCall(Struct):
+class ToolCall(Struct, gc=False):
     index: int | None = None
     id: str | None = None
     function: Function | None = None
 
 
-class Delta(Struct):
+class Delta(Struct, gc=False):
     # Any: an engine's odd value in one of these must not cost the whole answer.
     content: Any = None
     reasoning: Any = None
@@ -35,7 +39,7 @@ class Delta(Struct):
     tool_calls: list[ToolCall] | None = None
 
 
-class ChoiceLogprobs(Struct):
+class ChoiceLogprobs(Struct, gc=False):
     content: Raw = NOTHING
     # Any: the older form, of completions; see ``token_logprobs``.
     tokens: Any = None
@@ -43,7 +47,7 @@ class ChoiceLogprobs(Struct):
     top_logprobs: Any = None
 
 
-class Choice(Struct):
+class Choice(Struct, gc=False):
     index: int = 0
     delta: Delta | None = None
     message: Delta | None = None
@@ -53,22 +57,22 @@ class Choice(Struct):
     finish_reason: str | None = None
 
 
-class PromptDetails(Struct):
+class PromptDetails(Struct, gc=False):
     cached_tokens: int | None = None
 
 
-class CompletionDetails(Struct):
+class CompletionDetails(Struct, gc=False):
     reasoning_tokens: int | None = None
 
 
-class Counts(Struct):
+class Counts(Struct, gc=False):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt_tokens_details: PromptDetails | None = None
     completion_tokens_details: CompletionDetails | None = None
 
 
-class Timings(Struct):
+class Timings(Struct, gc=False):
     """llama.cpp's; milliseconds."""
 
     cache_n: int | None = None
@@ -78,14 +82,14 @@ class Timings(Struct):
     predicted_ms: float | None = None
 
 
-class Metrics(Struct):
+class Metrics(Struct, gc=False):
     """vLLM's; milliseconds."""
 
     time_to_first_token_ms: float | None = None
     generation_time_ms: float | None = None
 
 
-class Chunk(Struct):
+class Chunk(Struct, gc=False):
     choices: list[Choice] | None = None
     usage: Counts | None = None
     timings: Timings | None = None
@@ -98,6 +102,8 @@ class Chunk(Struct):
 
 
 _decoder = msgspec.json.Decoder(Chunk)
+_text = msgspec.json.Decoder(str)
+_texts = msgspec.json.Decoder(list[str])
 
 
 def plain_words(chunk: Chunk) -> str:
@@ -118,6 +124,66 @@ def plain_words(chunk: Chunk) -> str:
     if delta.reasoning or delta.reasoning_content or delta.tool_calls or chunk.error or chunk.object == "error":
         return ""
     return delta.content if type(delta.content) is str else ""
+
+
+class Around:
+    """What stands around the words in one answer's chunks. Nearly always it is the same in all of them, and only the
+    words are left to be read: it is found in the bytes, and what is between read as the JSON text that it has to be.
+    """
+
+    __slots__ = ("_between", "_decode", "_first", "_head", "_in_vain", "_tail")
+
+    def __init__(self, decode: Callable[[bytes], Chunk | None]) -> None:
+        self._decode = decode
+        self._head = self._tail = self._first = self._between = b""
+        self._in_vain = 0
+        """How often it was learned since it was last of use."""
+
+    def take(self, data: bytes, out: list[str]) -> bytes:
+        """Takes the words of the server-sent events that ``data`` begins with, as far as they are of this kind. Gives
+        the rest of the data.
+        """
+        if not self._head or not data.startswith(self._first):
+            return data
+        texts = data[len(self._first) :].split(self._between)
+        # A line break ends each event, and stands in no JSON text: so what is split by it was not cut in two.
+        last, end, rest = texts[-1].partition(self._tail + b"\n\n")
+        if not end:
+            return data
+        texts[-1] = last
+        try:
+            words = _texts.decode(b"[%b]" % b",".join(texts))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return data
+        if len(words) != len(texts) or not all(words):
+            return data
+        self._in_vain = 0
+        out += words
+        return rest
+
+    def words(self, payload: bytes) -> str:
+        """As ``plain_words`` of the payload, read; empty also where that is not known without reading it."""
+        if not self._head or not (payload.startswith(self._head) and payload.endswith(self._tail)):
+            return ""
+        try:
+            words = _text.decode(payload[len(self._head) : -len(self._tail)])
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return ""
+        self._in_vain = 0
+        return words
+
+    def learn(self, payload: bytes, words: str) -> None:
+        """``words``: those of the payload, which was read."""
+        if self._in_vain == MOST_IN_VAIN:
+            return
+        self._in_vain += 1
+        head, text, tail = payload.rpartition(msgspec.json.encode(words))
+        # The same text may stand elsewhere too: another one in this place has to be read as the words.
+        other = "other" if words != "other" else "others"
+        chunk = self._decode(b'%b"%b"%b' % (head, other.encode(), tail)) if text else None
+        if chunk is not None and plain_words(chunk) == other:
+            self._head, self._tail = head, tail
+            self._first, self._between = b"data: " + head, b"%b\n\ndata: %b" % (tail, head)
 
 
 def decode_chunk(payload: bytes) -> Chunk | None:

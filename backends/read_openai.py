@@ -10,6 +10,7 @@ import msgspec
 from backends.answer import Answer
 from backends.base import BackendError
 from backends.chunk import (
+    Around,
     Choice,
     Chunk,
     Counts,
@@ -46,6 +47,7 @@ class CompletionReader:
         self._answers = answers
         self._first = answers[0]
         self._decode = decode
+        self._around = Around(decode)
         self._events = Events()
         self._ended: set[int] = set()
         self._usage: Usage | None = None
@@ -63,26 +65,38 @@ class CompletionReader:
         return any(answer.parsed for answer in self._answers)
 
     def feed(self, data: bytes) -> list[Event]:
+        out: list[Event] = []
+        if self._first.plain and self._events.between:
+            words: list[str] = []
+            data = self._around.take(data, words)
+            self.seen += len(words)
+            out += map(Content, words)
+            if not data:
+                return out
         try:
             payloads = self._events.feed(data)
         except LineTooLongError:
             self.failure = early_end(self._name, "sent a line that is too long")
-            return []
-        return self._read(payloads)
+            return out
+        return self._read(payloads, out)
 
     def flush(self) -> list[Event]:
         # What is cut short in its last line is reported as an early end, not as bad JSON.
         rest = [one for one in self._events.flush() if one.strip() == b"[DONE]" or self._decode(one) is not None]
-        return self._read(rest, unless_complete="closed the connection before the answer was complete")
+        return self._read(rest, [], unless_complete="closed the connection before the answer was complete")
 
     def whole(self, body: bytes) -> list[Event]:
-        return self._read([body], unless_complete="sent an answer without an end")
+        return self._read([body], [], unless_complete="sent an answer without an end")
 
-    def _read(self, payloads: Sequence[bytes], *, unless_complete: str = "") -> list[Event]:
-        out: list[Event] = []
+    def _read(self, payloads: Sequence[bytes], out: list[Event], *, unless_complete: str = "") -> list[Event]:
+        first, words_of = self._first, self._around.words
         try:
             for payload in payloads:
-                self._payload(payload, out)
+                if first.plain and (words := words_of(payload)):
+                    self.seen += 1
+                    out.append(Content(words))
+                else:
+                    self._payload(payload, out)
             if unless_complete and not self.complete:
                 raise early_end(self._name, unless_complete)
         except BackendError as error:
@@ -114,6 +128,7 @@ class CompletionReader:
             return
         self.seen += 1
         if self._first.plain and (words := plain_words(chunk)):
+            self._around.learn(payload, words)
             out.append(Content(words))
             return
         if chunk.error or chunk.object == "error":

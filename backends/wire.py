@@ -67,9 +67,14 @@ class Events:
         self._lines = Lines()
         self._data: list[bytes] = []
 
+    @property
+    def between(self) -> bool:
+        """No event has begun."""
+        return not self._data and self._lines.between
+
     def feed(self, data: bytes) -> list[bytes]:
         """The payloads of the events that these bytes complete. Raises ``LineTooLongError``."""
-        if not self._data and self._lines.between and data.startswith(b"data: ") and data.endswith(b"\n\n"):
+        if self.between and data.startswith(b"data: ") and data.endswith(b"\n\n"):
             # Nearly always they are whole events of one line each.
             payloads = data[6:-2].split(b"\n\ndata: ")
             if data.count(b"\n") == 2 * len(payloads) and b"\r" not in data:

@@ -134,18 +134,18 @@ class Chat(Struct, omit_defaults=True):
     """A literal prompt as the engine's own tokens; ``prompt`` is empty then, not None."""
 
 
-class Content(Struct, tag="c", array_like=True):
+class Content(Struct, tag="c", array_like=True, gc=False):
     text: str
     index: int = 0
     """Which of ``n`` answers."""
 
 
-class Reasoning(Struct, tag="r", array_like=True):
+class Reasoning(Struct, tag="r", array_like=True, gc=False):
     text: str
     index: int = 0
 
 
-class ToolDelta(Struct, tag="t", array_like=True):
+class ToolDelta(Struct, tag="t", array_like=True, gc=False):
     """A piece of a tool call. ``id`` and ``name`` come with a slot's first piece; ``arguments`` join to JSON text."""
 
     slot: int
@@ -156,18 +156,18 @@ class ToolDelta(Struct, tag="t", array_like=True):
     index: int = 0
 
 
-class Logprobs(Struct, tag="l", array_like=True):
+class Logprobs(Struct, tag="l", array_like=True, gc=False):
     json: str
     """JSON text of OpenAI's ``logprobs.content`` list for the tokens just sent."""
     index: int = 0
 
 
-class Finish(Struct, tag="f", array_like=True):
+class Finish(Struct, tag="f", array_like=True, gc=False):
     reason: Literal["stop", "length", "tool_calls", "content_filter"]
     index: int = 0
 
 
-class Usage(Struct, tag="u", array_like=True):
+class Usage(Struct, tag="u", array_like=True, gc=False):
     """Token counts and engine times of the whole answer; a later one replaces an earlier one."""
 
     prompt: int
@@ -182,7 +182,7 @@ class Usage(Struct, tag="u", array_like=True):
     load_ns: int | None = None
 
 
-class Origin(Struct, tag="o", array_like=True):
+class Origin(Struct, tag="o", array_like=True, gc=False):
     """Comes first, if at all: what the engine says of itself (``system_fingerprint``)."""
 
     fingerprint: str

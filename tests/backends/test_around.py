@@ -1,0 +1,100 @@
+"""Words that are read without their chunk: they are what they would be with it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends import chunk as chunks
+from backends.chunk import Around, decode_chunk
+from tests.backends.streams import NAMES, cuts, read, reader, recorded
+
+WORDS = st.one_of(
+    st.text(max_size=8),
+    st.sampled_from(
+        ["content", "a", 'say "no"', "\\", "\n", "\u2028", "é", "😀", "other", "others", "mock", "data: ", ""]
+    ),
+)
+
+
+def sse(words: str, *, ascii_only: bool = True, **more: Any) -> bytes:
+    choice = {"index": 0, "delta": {"content": words}, "finish_reason": None}
+    body = {"id": "a", **more, "model": "mock", "choices": [choice]}
+    return b"data: %b\n\n" % json.dumps(body, ensure_ascii=ascii_only).encode(errors="replace")
+
+
+def as_ever(data: list[bytes], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What is read where every chunk is."""
+    with monkeypatch.context() as patch:
+        patch.setattr(chunks, "MOST_IN_VAIN", 0)
+        return read(reader(), data)
+
+
+@given(
+    told=st.lists(st.tuples(WORDS, st.booleans(), st.sampled_from([{}, {}, {"created": 1}, {"usage": None}]))),
+    places=st.lists(st.integers(0, 20_000), max_size=10),
+)
+def test_words_are_the_same(told: list[tuple[str, bool, dict[str, Any]]], places: list[int]) -> None:
+    data = b"".join(sse(words, ascii_only=plain, **more) for words, plain, more in told) + b"data: [DONE]\n\n"
+    with pytest.MonkeyPatch.context() as patch:
+        expected = as_ever([data], patch)
+    assert read(reader(), cuts(data, places)) == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_recorded_streams_are_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = recorded(name)
+    expected = as_ever([data], monkeypatch)
+    for size in (1, 100, 1000):
+        assert read(reader(), [data[at : at + size] for at in range(0, len(data), size)]) == expected
+
+
+def test_what_stands_around_is_read_once() -> None:
+    calls = 0
+
+    def counted(payload: bytes) -> chunks.Chunk | None:
+        nonlocal calls
+        calls += 1
+        return decode_chunk(payload)
+
+    around = Around(counted)
+    around.learn(sse("a")[6:-2], "a")
+    assert calls == 1
+    out: list[str] = []
+    rest = around.take(sse("b") + sse('"\n"') + sse("c", created=5), out)
+    assert (out, rest) == (["b", '"\n"'], sse("c", created=5))
+    assert around.words(sse(" d")[6:-2]) == " d"
+    assert calls == 1
+
+
+def test_engines_that_tell_the_time_in_each_chunk_are_soon_left_alone() -> None:
+    calls = 0
+
+    def counted(payload: bytes) -> chunks.Chunk | None:
+        nonlocal calls
+        calls += 1
+        return decode_chunk(payload)
+
+    around = Around(counted)
+    for at in range(20):
+        payload = sse("a", created=at)[6:-2]
+        assert around.words(payload) == ""
+        around.learn(payload, "a")
+    assert calls == chunks.MOST_IN_VAIN
+
+
+@pytest.mark.parametrize(
+    "broken", [b'"a","b"', b"null", b"1", b'"a\tb"', b'"\\ud800"', b'"\xff"', b'"a', b'"a"}, {"delta": "b"', b"", b'""']
+)
+def test_only_one_text_may_stand_there(broken: bytes) -> None:
+    around = Around(decode_chunk)
+    one = sse("zwq")
+    around.learn(one[6:-2], "zwq")
+    for data in (one.replace(b'"zwq"', broken), one + one.replace(b'"zwq"', broken)):
+        out: list[str] = []
+        assert (around.take(data, out), out) == (data, [])
+    assert around.words(one.replace(b'"zwq"', broken)[6:-2]) == ""
