@@ -48,18 +48,22 @@ class Connection(asyncio.Protocol):
         self._clear()
 
     def _clear(self) -> None:
-        self._parser = httptools.HttpResponseParser(self)
         self.headers: dict[str, str] = {}
         self.status_code = 0
         self.complete = False
         """The answer has come to its end."""
         self._parts: list[bytes] = []
+        self.on_body = self._parts.append
+        """For the parser. A stream is a chunk a token, so there is nothing to do for one but this."""
+        self._packed_at = 0
+        """Where among the parts those begin that are still packed."""
         self._size = self._empty = 0
         self.heard = False
         """Something of the answer has come."""
         self._held = self._stays = False
         self._error: Exception | None = None
         self._unzip: Any = None
+        self._parser = httptools.HttpResponseParser(self)
 
     # --- the one who asks
 
@@ -88,7 +92,8 @@ class Connection(asyncio.Protocol):
         while True:
             if parts := self._parts:
                 data = parts[0] if len(parts) == 1 else b"".join(parts)
-                self._parts, self._size = [], 0
+                parts.clear()
+                self._size = 0
                 if self._held:
                     self._held = False
                     self._transport.resume_reading()
@@ -152,14 +157,23 @@ class Connection(asyncio.Protocol):
             self.close()
             return
         self.heard = True
-        size = self._size
+        parts = self._parts
+        before = self._packed_at = len(parts)
         try:
-            self._parser.feed_data(data)
+            try:
+                self._parser.feed_data(data)
+            finally:
+                if self._unzip is not None:
+                    self._unpack()
         except (httptools.HttpParserError, httptools.HttpParserUpgrade, zlib.error) as error:
             self._fail(NoHttpError(str(error)))
             self.close()
             return
-        self._empty = 0 if self._size > size else self._empty + len(data)
+        if len(parts) > before:
+            self._size += sum(map(len, parts[before:] if before else parts))
+            self._empty = 0
+        else:
+            self._empty += len(data)
         if self._empty > MOST_HEAD and not self.complete:
             self._fail(NoHttpError("The head of the answer, or what stands between its pieces, is too long."))
             self.close()
@@ -180,7 +194,9 @@ class Connection(asyncio.Protocol):
     # --- the parser
 
     def on_message_begin(self) -> None:
-        # Behind an answer's end nothing is to come.
+        if self.complete:
+            # Nobody asked for another one.
+            raise NoHttpError("An answer came that nobody had asked for.")
         self._stays = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -201,21 +217,26 @@ class Connection(asyncio.Protocol):
         if wbits is not None:
             self._unzip = zlib.decompressobj(wbits=wbits)
 
-    def on_body(self, data: bytes) -> None:
-        if self.complete:
-            return
-        if self._unzip is not None:
-            data = self._unzip.decompress(data, max(1, MOST_UNPACKED - self._size))
-            if self._unzip.unconsumed_tail:
-                raise zlib.error("It unpacks to far too much.")
-        if data:
-            self._parts.append(data)
-            self._size += len(data)
+    def _unpack(self) -> None:
+        """What came packed of the body. Raises ``zlib.error``."""
+        packed, size = self._parts[self._packed_at :], self._size
+        del self._parts[self._packed_at :]
+        try:
+            for data in packed:
+                plain = self._unzip.decompress(data, max(1, MOST_UNPACKED - size))
+                if self._unzip.unconsumed_tail:
+                    raise zlib.error("It unpacks to far too much.")
+                if plain:
+                    self._parts.append(plain)
+                    size += len(plain)
+        finally:
+            self._packed_at = len(self._parts)
 
     def on_message_complete(self) -> None:
         if not self.status_code or self.complete:
             return
         if self._unzip is not None:
+            self._unpack()
             if rest := self._unzip.flush():
                 self._parts.append(rest)
             if not self._unzip.eof:
