@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from typing import Literal, Protocol
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -62,6 +62,20 @@ class BackendError(Exception):
         """The status a client should see if nothing has been sent yet."""
         self.code = code
         self.param = param
+
+
+class Stream(Protocol):
+    """An answer's events, those of one network read together. Close it at last, which closes its connection if there is
+    more to come on it. Raises ``BackendError``.
+
+    An async generator is one. What every answer goes through is none: each costs more than what it hands on.
+    """
+
+    def __aiter__(self) -> AsyncIterator[list[Event]]: ...
+
+    def __anext__(self) -> Coroutine[Any, Any, list[Event]]: ...
+
+    def aclose(self) -> Coroutine[Any, Any, None]: ...
 
 
 class Beginning(Protocol):
@@ -124,7 +138,7 @@ class Backend(Protocol):
         said: Said = NOTHING_SAID,
         spent: int = 0,
         beginning: Beginning | None = None,
-    ) -> AsyncGenerator[list[Event], None]:
+    ) -> Stream:
         """The answer's events, those of one network read together. Ends after ``Finish`` for each answer.
 
         ``said``: what there is of the answer, for a back end that ``continues`` and a chat that ``can_go_on`` passes;

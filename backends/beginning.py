@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from backends.base import NO_MODEL, BackendError
+from backends.base import NO_MODEL, BackendError, Stream
 from backends.client import Client, decode_json
-from backends.exchange import Patience, Stream
+from backends.exchange import Patience
 from backends.failures import early_end
 from backends.part import check, part_of
 from backends.telling import idle_slots, vllm_question
@@ -141,11 +141,8 @@ class Beginnings:
         """The whole body of an answer. Raises ``BackendError``."""
         until_at = asyncio.get_running_loop().time() + first_s
         answer = bytearray()
-        async with (
-            self.client.post(path, body, headers or {}, until_at=until_at) as response,
-            aclosing(self.client.pieces(response)) as pieces,
-        ):
-            while (data := await self.client.next(pieces, until_at)) is not None:
+        async with self.client.post(path, body, headers or {}, until_at=until_at) as response:
+            while (data := await self.client.next(response, until_at)) is not None:
                 answer += data
         return bytes(answer)
 

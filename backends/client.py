@@ -71,23 +71,37 @@ class Client:
         self._asking.close()
         await self._http.aclose()
 
-    @asynccontextmanager
-    async def post(
-        self, path: str, body: bytes, headers: Mapping[str, str], *, until_at: float
-    ) -> AsyncIterator[Connection]:
-        """Posts JSON and gives the answer, of status 200, once its headers have come. ``until_at``: loop time."""
+    async def ask(self, path: str, body: bytes, headers: Mapping[str, str], until_at: float) -> Connection:
+        """Posts JSON and gives the answer, of status 200, once its headers have come; ``put_back`` it at last.
+        ``until_at``: loop time.
+        """
         try:
             connection = await self._asking.ask(path, body, headers, until_at)
         except TimeoutError:
             raise early_end(self.name, "did not begin to answer in time") from None
         except (httpx.InvalidURL, OSError) as error:
             raise self.trouble(error) from error
+        if connection.status_code == 200:
+            return connection
         try:
-            if connection.status_code != 200:
-                raise await self.refusal(connection)
+            raise await self.refusal(connection)
+        finally:
+            self.put_back(connection)
+
+    def put_back(self, connection: Connection) -> None:
+        """Its answer is not read any further."""
+        self._asking.put_back(connection)
+
+    @asynccontextmanager
+    async def post(
+        self, path: str, body: bytes, headers: Mapping[str, str], *, until_at: float
+    ) -> AsyncIterator[Connection]:
+        """As ``ask``, and put back behind it."""
+        connection = await self.ask(path, body, headers, until_at)
+        try:
             yield connection
         finally:
-            self._asking.put_back(connection)
+            self.put_back(connection)
 
     @asynccontextmanager
     async def pass_on(
@@ -131,26 +145,28 @@ class Client:
         plain = response.headers.get("content-encoding", "identity").lower() == "identity"
         return cast("AsyncGenerator[bytes, None]", response.aiter_raw() if plain else response.aiter_bytes())
 
-    def pieces(self, response: Connection) -> Connection:
-        """The body of a job's answer, as the network gives it."""
-        return response
-
-    async def next(self, pieces: Connection, until_at: float) -> bytes | None:
-        """The next piece; None at the body's end."""
+    async def next(self, connection: Connection, until_at: float) -> bytes | None:
+        """The next piece of a job's answer, as the network gives it; None at the body's end."""
         try:
-            return await pieces.next(until_at)
-        except TimeoutError:
-            raise early_end(self.name, "stopped sending in the middle of an answer") from None
+            return await connection.next(until_at)
         except OSError as error:
-            raise self.trouble(error) from error
+            raise self.amid(error) from error
 
-    async def tail(self, pieces: Connection) -> None:
+    def amid(self, error: OSError) -> BackendError:
+        """What it means that an answer was not read to its end."""
+        if isinstance(error, TimeoutError):
+            return early_end(self.name, "stopped sending in the middle of an answer")
+        return self.trouble(error)
+
+    async def tail(self, connection: Connection) -> None:
         """Reads what is left of a body whose content is complete. If that fails, it costs the connection only."""
+        if connection.at_end:
+            return
         until_at = asyncio.get_running_loop().time() + TAIL_S
         try:
-            while await self.next(pieces, until_at) is not None:
+            while await connection.next(until_at) is not None:
                 pass
-        except BackendError:
+        except OSError:
             log.debug("back end %s: a complete answer's body did not end", self.name)
 
     async def look(self, path: str, body: Any = None) -> httpx.Response | None:

@@ -123,8 +123,7 @@ class Embedder:
         whole = bytearray()
         try:
             async with self._client.post(path, msgspec.json.encode(request), {}, until_at=until_at) as response:
-                pieces = self._client.pieces(response)
-                while (data := await self._client.next(pieces, until_at)) is not None:
+                while (data := await self._client.next(response, until_at)) is not None:
                     whole += data
                     if len(whole) > ANSWER_LIMIT:
                         raise early_end(self._client.name, "sent more than any embeddings can be")

@@ -1,31 +1,24 @@
-"""One request and its answer, read as it comes; and several of them one after the other."""
+"""One request and its answer, read as it comes."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
-import msgspec
-
-from backends.base import BackendError
+from backends.base import BackendError, Stream
 from backends.client import Client
-from backends.failures import ContextTooLongError, broken, early_end
+from backends.failures import early_end
 from backends.http import Connection
 from backends.traced import traced
-from backends.trim import trim
 from backends.wire import LINE_LIMIT
-from buffer.job import Chat, Content, Event, Origin, Usage
+from buffer.job import Event
 from buffer.tracing import CURRENT
 
 COMPLETE_S = 2.0
 """How long counts may still come after every answer has ended."""
-TRIMS = 3
-"""How often a prompt that is too long is cut and sent again."""
-
-Stream = AsyncGenerator[list[Event], None]
 
 
 class Reader(Protocol):
@@ -81,58 +74,143 @@ class Patience:
 
 
 def exchange(
-    client: Client, path: str, body: bytes, reader: Reader, *, headers: Mapping[str, str], patience: Patience
+    client: Client,
+    path: str,
+    body: bytes,
+    reader: Reader,
+    *,
+    headers: Mapping[str, str],
+    patience: Patience,
+    at_end: Callable[[], None] | None = None,
 ) -> Stream:
-    """The events of one request. Closing it closes the connection. Raises ``BackendError``."""
+    """The events of one request. Closing it closes the connection. Raises ``BackendError``. ``at_end``: called when
+    nothing more is read.
+    """
+    ask = partial(Exchange, client, path, body, reader, patience=patience, at_end=at_end)
     attempt = CURRENT.get()
     if attempt is None:
-        return _exchange(client, path, body, reader, headers=headers, patience=patience)
-    return traced(
-        attempt.call(path),
-        lambda more: _exchange(client, path, body, reader, headers={**headers, **more}, patience=patience),
+        return ask(headers=headers)
+    return traced(attempt.call(path), lambda more: ask(headers={**headers, **more}))
+
+
+class Exchange:
+    """See ``exchange``."""
+
+    __slots__ = (
+        "_at_end",
+        "_body",
+        "_client",
+        "_connection",
+        "_ended",
+        "_headers",
+        "_left",
+        "_loop",
+        "_page",
+        "_path",
+        "_patience",
+        "_reader",
+        "_seen",
+        "_until_at",
     )
 
+    def __init__(
+        self,
+        client: Client,
+        path: str,
+        body: bytes,
+        reader: Reader,
+        *,
+        headers: Mapping[str, str],
+        patience: Patience,
+        at_end: Callable[[], None] | None,
+    ) -> None:
+        self._client = client
+        self._path = path
+        self._body = body
+        self._reader = reader
+        self._headers = headers
+        self._patience = patience
+        self._at_end = at_end
+        self._loop = asyncio.get_running_loop()
+        self._connection: Connection | None = None
+        self._page = False
+        """The answer comes whole, as JSON."""
+        self._seen = 0
+        """Messages of the engine before the last read."""
+        self._until_at = 0.0
+        self._ended = False
+        """The body is over, or what it still holds is not wanted."""
+        self._left = False
 
-async def _exchange(
-    client: Client, path: str, body: bytes, reader: Reader, *, headers: Mapping[str, str], patience: Patience
-) -> Stream:
-    loop = asyncio.get_running_loop()
-    until_at = loop.time() + patience.first_s
-    async with (
-        client.post(path, body, headers, until_at=until_at) as response,
-        aclosing(client.pieces(response)) as pieces,
-    ):
-        if _is_page(client, response):
-            whole = bytearray()
-            while (data := await client.next(pieces, until_at)) is not None:
-                whole += data
-                if len(whole) > LINE_LIMIT:
-                    raise early_end(client.name, "sent more than any answer can be")
-            if events := reader.whole(bytes(whole)):
-                yield events
-            if reader.failure is not None:
-                raise client.hushed(reader.failure)
-            return
-        while not reader.over:
-            seen = reader.seen
-            try:
-                data = await client.next(pieces, until_at)
-            except BackendError:
-                if reader.complete:
-                    return
-                raise
-            events = reader.flush() if data is None else reader.feed(data)
-            if events:
-                yield events
-            if reader.failure is not None:
-                raise client.hushed(reader.failure)
-            if data is None or reader.cut:
-                return
-            if reader.complete:
-                until_at = loop.time() + COMPLETE_S
-            elif reader.lively and reader.seen > seen:
-                until_at = loop.time() + patience.stall_s
-        await client.tail(pieces)
+    def __aiter__(self) -> Exchange:
+        return self
+
+    async def __anext__(self) -> list[Event]:
+        if self._left:
+            raise StopAsyncIteration
+        client, reader = self._client, self._reader
+        try:
+            connection = self._connection or await self._begin()
+            while self._goes_on():
+                self._seen = reader.seen
+                try:
+                    data = await (self._all(connection) if self._page else connection.next(self._until_at))
+                except OSError as error:
+                    if not reader.complete:
+                        raise client.amid(error) from error
+                    break
+                self._ended = self._page or data is None
+                events = reader.flush() if data is None else reader.whole(data) if self._page else reader.feed(data)
+                if events:
+                    return events
+            else:
+                if not self._ended:
+                    await client.tail(connection)
+        except BaseException:
+            self._leave()
+            raise
+        self._leave()
+        raise StopAsyncIteration
+
+    async def _begin(self) -> Connection:
+        self._until_at = self._loop.time() + self._patience.first_s
+        self._connection = await self._client.ask(self._path, self._body, self._headers, self._until_at)
+        self._page = _is_page(self._client, self._connection)
+        return self._connection
+
+    def _goes_on(self) -> bool:
+        """Whether there is to be another read, after what the last one told. Raises ``BackendError``."""
+        reader = self._reader
+        if reader.failure is not None:
+            raise self._client.hushed(reader.failure)
+        if self._ended or reader.cut:
+            self._ended = True
+            return False
+        if reader.complete:
+            self._until_at = self._loop.time() + COMPLETE_S
+        elif reader.lively and reader.seen > self._seen:
+            self._until_at = self._loop.time() + self._patience.stall_s
+        return not reader.over
+
+    async def _all(self, connection: Connection) -> bytes:
+        whole = bytearray()
+        while (data := await connection.next(self._until_at)) is not None:
+            whole += data
+            if len(whole) > LINE_LIMIT:
+                raise early_end(self._client.name, "sent more than any answer can be")
+        return bytes(whole)
+
+    async def aclose(self) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        self._left = True
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._client.put_back(connection)
+        at_end, self._at_end = self._at_end, None
+        if at_end is not None:
+            at_end()
 
 
 def _is_page(client: Client, response: Connection) -> bool:
@@ -141,91 +219,3 @@ def _is_page(client: Client, response: Connection) -> bool:
     if content_type == "text/html":
         raise early_end(client.name, "answered with a web page; is its address right?")
     return content_type == "application/json"
-
-
-async def guarded(chat: Chat, attempt: Callable[[Chat], Stream]) -> Stream:
-    """An attempt's events, with its errors named by whether something had come before.
-
-    A prompt that is too long loses its oldest turns and is sent again, where the client's API promises that.
-    """
-    begun = False
-    for trims_left in range(TRIMS, -1, -1):
-        try:
-            async with aclosing(attempt(chat)) as stream:
-                async for events in stream:
-                    begun = True
-                    yield events
-        except ContextTooLongError as error:
-            if chat.prompt is not None:
-                error.param = "prompt"
-            shorter = trim(chat.messages, error.share)
-            if begun or not shorter or not trims_left or chat.front != "ollama" or not chat.truncate:
-                raise
-            chat = msgspec.structs.replace(chat, messages=shorter)
-        except BackendError as error:
-            if begun and error.kind != "client":
-                raise broken(error) from error
-            raise
-        else:
-            return
-
-
-async def echoed(stream: Stream, prompt: str) -> Stream:
-    """One answer's events with the prompt before its first word. Until then nothing is said, and it can be tried again
-    elsewhere."""
-    begun = False
-    async with aclosing(stream):
-        async for events in stream:
-            if begun or all(isinstance(event, Origin) for event in events):
-                yield events
-                continue
-            begun = True
-            at = next(place for place, event in enumerate(events) if not isinstance(event, Origin))
-            yield [*events[:at], Content(prompt), *events[at:]]
-
-
-async def one_by_one(streams: Sequence[Stream]) -> Stream:
-    """The events of ``n`` requests for one answer each, as those of one request for ``n``. The first error ends all.
-
-    Each begins when the one before has ended: together they have one place at the engine.
-    """
-    usages: dict[int, Usage] = {}
-    try:
-        for index, stream in enumerate(streams):
-            async for events in stream:
-                if renumbered := _renumbered(events, index, usages):
-                    yield renumbered
-        if usages:
-            yield [_sum(usages)]
-    finally:
-        for stream in streams:
-            await stream.aclose()
-
-
-def _renumbered(events: list[Event], index: int, usages: dict[int, Usage]) -> list[Event]:
-    kept: list[Event] = []
-    for event in events:
-        if isinstance(event, Usage):
-            usages[index] = event
-        elif isinstance(event, Origin):
-            if index == 0:
-                kept.append(event)
-        else:
-            event.index = index
-            kept.append(event)
-    return kept
-
-
-def _sum(usages: Mapping[int, Usage]) -> Usage:
-    """The prompt counts once, the answers and the times add up."""
-    all_of = list(usages.values())
-    thought = [usage.reasoning for usage in all_of if usage.reasoning is not None]
-    return Usage(
-        prompt=max(usage.prompt for usage in all_of),
-        completion=sum(usage.completion for usage in all_of),
-        cached=all_of[0].cached,
-        reasoning=sum(thought) if thought else None,
-        prompt_ns=sum(usage.prompt_ns or 0 for usage in all_of) or None,
-        completion_ns=sum(usage.completion_ns or 0 for usage in all_of) or None,
-        load_ns=max(usage.load_ns or 0 for usage in all_of) or None,
-    )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import aclosing
 
-from backends.exchange import Stream, guarded
+from backends.base import Stream
 from backends.failures import ContextTooLongError
+from backends.guarded import Guarded
 from backends.seam import Seam, rest_of
 from buffer.heard import Said
 from buffer.job import Chat, Finish
@@ -21,7 +22,7 @@ async def go_on(chat: Chat, said: Said, spent: int, attempt: Callable[[Chat], St
     seam = Seam(chat, said)
     begun = False
     try:
-        async with aclosing(guarded(rest, attempt)) as stream:
+        async with aclosing(Guarded(rest, attempt)) as stream:
             async for events in stream:
                 begun = True
                 if new := seam.join(events):

@@ -53,8 +53,7 @@ class Connection(asyncio.Protocol):
         self.complete = False
         """The answer has come to its end."""
         self._parts: list[bytes] = []
-        self.on_body = self._parts.append
-        """For the parser. A stream is a chunk a token, so there is nothing to do for one but this."""
+        self.on_body = self._parts.append  # of the parser's calls the one that comes for each token
         self._packed_at = 0
         """Where among the parts those begin that are still packed."""
         self._size = self._empty = 0
@@ -83,7 +82,7 @@ class Connection(asyncio.Protocol):
         while not self.status_code:
             if self._error is not None:
                 raise self._error
-            await self._wait(until_at)
+            await self._more(until_at)
 
     async def next(self, until_at: float) -> bytes | None:
         """What came of the body since the last call, waiting for it if nothing has; None at its end. What came before
@@ -102,15 +101,18 @@ class Connection(asyncio.Protocol):
                 return None
             if self._error is not None:
                 raise self._error
-            await self._wait(until_at)
+            await self._more(until_at)
 
-    async def _wait(self, until_at: float) -> None:
+    @property
+    def at_end(self) -> bool:
+        """All of the answer has come, and been given."""
+        return self.complete and not self._parts
+
+    def _more(self, until_at: float) -> asyncio.Future[None]:
+        """Done once something has come."""
         self._deadline.set(until_at)
         self._waiter = self._loop.create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
+        return self._waiter
 
     def _late(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -188,14 +190,14 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     # --- the parser
 
     def on_message_begin(self) -> None:
         if self.complete:
-            # Nobody asked for another one.
             raise NoHttpError("An answer came that nobody had asked for.")
         self._stays = False
 

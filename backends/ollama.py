@@ -7,16 +7,18 @@ from functools import partial
 import msgspec
 
 from backends.answer import Answer
-from backends.base import NOTHING_SAID, Beginning, Embedded, Probe
+from backends.base import NOTHING_SAID, Beginning, Embedded, Probe, Stream
 from backends.client import Client
 from backends.embed import Embedder
-from backends.exchange import Patience, Stream, echoed, exchange, guarded, one_by_one
+from backends.exchange import Patience, exchange
 from backends.going_on import go_on
+from backends.guarded import Guarded
 from backends.openai import new_call_id, single
 from backends.probe_ollama import Shown, probe
 from backends.read_ollama import OllamaReader
 from backends.render_ollama import render_ollama
 from backends.render_text import echoes, render_generate
+from backends.several import echoed, later, one_by_one
 from backends.stops import all_stops
 from backends.thinking import literal, plan
 from buffer.backend import BackendSpec
@@ -57,7 +59,7 @@ class OllamaBackend:
         """See ``backends.base.Backend``. Ollama knows no request ids."""
         del request_id, beginning
         if not said:
-            return guarded(chat, partial(self._attempt, upstream_model, ""))
+            return Guarded(chat, partial(self._attempt, upstream_model, ""))
         return go_on(chat, said, spent, partial(self._attempt, upstream_model, said.text))
 
     async def embed(self, embed: Embed, *, upstream_model: str) -> Embedded:
@@ -74,13 +76,15 @@ class OllamaBackend:
         await self._client.aclose()
 
     def _attempt(self, upstream_model: str, after: str, chat: Chat) -> Stream:
-        alone = [chat] if chat.n == 1 else single(chat)
-        streams = [self._answer(one, upstream_model, after) for one in alone]
+        if chat.n == 1:
+            streams = [self._answer(upstream_model, after, chat)]
+        else:
+            streams = [later(partial(self._answer, upstream_model, after, one)) for one in single(chat)]
         if echoes(chat):
             streams = [echoed(stream, chat.prompt or "") for stream in streams]
         return streams[0] if chat.n == 1 else one_by_one(streams)
 
-    async def _answer(self, chat: Chat, upstream_model: str, after: str) -> Stream:
+    def _answer(self, upstream_model: str, after: str, chat: Chat) -> Stream:
         num_ctx, mute = self.spec.num_ctx, False
         if chat.prompt is None:
             path, chosen = "/api/chat", plan(chat, upstream_model, "ollama", families=self._families)
@@ -101,9 +105,4 @@ class OllamaBackend:
             after=after,
         )
         reader = OllamaReader(self.spec.name, answer)
-        stream = exchange(self._client, path, body, reader, headers={}, patience=self._patience)
-        try:
-            async for events in stream:
-                yield events
-        finally:
-            await stream.aclose()
+        return exchange(self._client, path, body, reader, headers={}, patience=self._patience)

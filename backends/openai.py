@@ -6,24 +6,25 @@ import logging
 import re
 import secrets
 from collections.abc import Mapping
-from contextlib import aclosing
 from functools import partial
 
 import msgspec
 
 from backends.answer import Answer
-from backends.base import NOTHING_SAID, Beginning, Embedded, Probe
+from backends.base import NOTHING_SAID, Beginning, Embedded, Probe, Stream
 from backends.beginning import Beginnings, Remembered
 from backends.chunk import decode_chunk
 from backends.client import Client
 from backends.embed import Embedder
-from backends.exchange import Patience, Stream, echoed, exchange, guarded, one_by_one
+from backends.exchange import Patience, exchange
 from backends.going_on import go_on
+from backends.guarded import Guarded
 from backends.native import decode_native
 from backends.probe_openai import probe
 from backends.read_openai import CompletionReader
 from backends.render_openai import Rendered, filled, render
 from backends.render_text import INFILL, echoes, render_text
+from backends.several import echoed, later, one_by_one
 from backends.stops import all_stops
 from backends.thinking import Plan, literal, plan
 from buffer.backend import BackendSpec
@@ -87,7 +88,7 @@ class OpenAIBackend:
         begun = beginning if isinstance(beginning, Remembered) else None
         attempt = partial(self._attempt, upstream_model, request_id, said.text, begun)
         if not said:
-            return guarded(chat, attempt) if begun is None else begun.noted(guarded(chat, attempt))
+            return Guarded(chat, attempt) if begun is None else begun.noted(Guarded(chat, attempt))
         return go_on(self._as_begun(chat, upstream_model), said, spent, attempt)
 
     def _as_begun(self, chat: Chat, upstream_model: str) -> Chat:
@@ -119,11 +120,10 @@ class OpenAIBackend:
         self, upstream_model: str, request_id: str, after: str, begun: Remembered | None, chat: Chat
     ) -> Stream:
         if self.spec.kind != "llamacpp":
-            return self._answers(chat, upstream_model, request_id, after)
-        place = {} if begun is None else begun.place
+            return self._answers(upstream_model, request_id, after, _ANYWHERE, chat)
+        answers = partial(self._answers, upstream_model, request_id, after, {} if begun is None else begun.place)
         # llama.cpp refuses more answers than it has slots, and mixes up what they share.
-        alone = [chat] if chat.n == 1 else single(chat)
-        streams = [self._answers(one, upstream_model, request_id, after, place) for one in alone]
+        streams = [answers(chat)] if chat.n == 1 else [later(partial(answers, one)) for one in single(chat)]
         if echoes(chat):
             # It takes no notice of the wish.
             streams = [echoed(stream, chat.prompt or "") for stream in streams]
@@ -137,8 +137,8 @@ class OpenAIBackend:
         chosen = plan(chat, upstream_model, kind, parses=upstream_model in self._parses, families=self._families)
         return _PATH, render(chat, kind, upstream_model, chosen, context=context), chosen
 
-    async def _answers(
-        self, chat: Chat, upstream_model: str, request_id: str, after: str, place: Mapping[str, int] = _ANYWHERE
+    def _answers(
+        self, upstream_model: str, request_id: str, after: str, place: Mapping[str, int], chat: Chat
     ) -> Stream:
         """``after``: words of the answer that came before. ``place``: fields that name the engine's slot."""
         path, rendered, chosen = self._rendered(chat, upstream_model)
@@ -149,15 +149,12 @@ class OpenAIBackend:
         body = rendered.body(place)
         # vLLM makes it the request's name, and names of requests under way must not meet again.
         headers = {"X-Request-Id": f"{_NOT_IN_IDS.sub('-', request_id)[:64]}-{secrets.token_hex(4)}"}
-        try:
-            async with aclosing(
-                exchange(self._client, path, body, reader, headers=headers, patience=self._patience)
-            ) as events_of_reads:
-                async for events in events_of_reads:
-                    yield events
-        finally:
+
+        def note() -> None:
             if reader.parsed:
                 self._parses.add(upstream_model)
+
+        return exchange(self._client, path, body, reader, headers=headers, patience=self._patience, at_end=note)
 
     def _look_at_temperature(self, chat: Chat, upstream_model: str, chosen: Plan) -> None:
         """What a client asks for is done; but its operator should know why such answers never end."""

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from backends.base import BackendError
-from buffer.job import Event
+from backends.base import BackendError, Stream
 
 if TYPE_CHECKING:
     from buffer.span_kinds import CallSpan
 
 
-async def traced(
-    call: CallSpan, ask: Callable[[Mapping[str, str]], AsyncGenerator[list[Event], None]]
-) -> AsyncGenerator[list[Event], None]:
+async def traced(call: CallSpan, ask: Callable[[Mapping[str, str]], Stream]) -> Stream:
     """The events of ``ask``, which gets the headers that belong to the call."""
     try:
         async with aclosing(ask(call.headers)) as stream:
