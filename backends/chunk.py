@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -102,7 +102,6 @@ class Chunk(Struct, gc=False):
 
 
 _decoder = msgspec.json.Decoder(Chunk)
-_text = msgspec.json.Decoder(str)
 _texts = msgspec.json.Decoder(list[str])
 
 
@@ -139,36 +138,40 @@ class Around:
         self._in_vain = 0
         """How often it was learned since it was last of use."""
 
-    def take(self, data: bytes, out: list[str]) -> bytes:
-        """Takes the words of the server-sent events that ``data`` begins with, as far as they are of this kind. Gives
-        the rest of the data.
+    def take(self, data: bytes) -> tuple[list[str], bytes]:
+        """The words of the server-sent events that ``data`` begins with, as far as they are of this kind, and the rest
+        of the data.
         """
         if not self._head or not data.startswith(self._first):
-            return data
+            return [], data
         texts = data[len(self._first) :].split(self._between)
         # A line break ends each event, and stands in no JSON text: so what is split by it was not cut in two.
-        last, end, rest = texts[-1].partition(self._tail + b"\n\n")
-        if not end:
-            return data
-        texts[-1] = last
+        texts[-1], end, rest = texts[-1].partition(self._tail + b"\n\n")
+        words = self._read(texts) if end else []
+        return words, rest if words else data
+
+    def begin(self, payloads: Sequence[bytes]) -> list[str]:
+        """The words of the payloads that ``payloads`` begins with, as far as they are of this kind."""
+        head, tail = self._head, self._tail
+        if not head:
+            return []
+        begin, end = len(head), -len(tail)
+        texts = []
+        for payload in payloads:
+            if not (payload.startswith(head) and payload.endswith(tail)):
+                break
+            texts.append(payload[begin:end])
+        return self._read(texts) if texts else []
+
+    def _read(self, texts: Sequence[bytes]) -> list[str]:
+        """Each has to be the JSON text of some words; else none is taken, and it has to be learned anew."""
         try:
             words = _texts.decode(b"[%b]" % b",".join(texts))
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return data
+            words = []
         if len(words) != len(texts) or not all(words):
-            return data
-        self._in_vain = 0
-        out += words
-        return rest
-
-    def words(self, payload: bytes) -> str:
-        """As ``plain_words`` of the payload, read; empty also where that is not known without reading it."""
-        if not self._head or not (payload.startswith(self._head) and payload.endswith(self._tail)):
-            return ""
-        try:
-            words = _text.decode(payload[len(self._head) : -len(self._tail)])
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return ""
+            self._head = b""
+            return []
         self._in_vain = 0
         return words
 

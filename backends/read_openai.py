@@ -57,7 +57,7 @@ class CompletionReader:
 
     @property
     def cut(self) -> bool:
-        return len(self._ended) < len(self._answers) and self.complete
+        return self.complete and len(self._ended) < len(self._answers)
 
     @property
     def parsed(self) -> bool:
@@ -67,10 +67,8 @@ class CompletionReader:
     def feed(self, data: bytes) -> list[Event]:
         out: list[Event] = []
         if self._first.plain and self._events.between:
-            words: list[str] = []
-            data = self._around.take(data, words)
-            self.seen += len(words)
-            out += map(Content, words)
+            words, data = self._around.take(data)
+            self._say(words, out)
             if not data:
                 return out
         try:
@@ -89,14 +87,15 @@ class CompletionReader:
         return self._read([body], [], unless_complete="sent an answer without an end")
 
     def _read(self, payloads: Sequence[bytes], out: list[Event], *, unless_complete: str = "") -> list[Event]:
-        first, words_of = self._first, self._around.words
+        at, size = 0, len(payloads)
         try:
-            for payload in payloads:
-                if first.plain and (words := words_of(payload)):
-                    self.seen += 1
-                    out.append(Content(words))
+            while at < size:
+                if self._first.plain and (words := self._around.begin(payloads[at:])):
+                    self._say(words, out)
+                    at += len(words)
                 else:
-                    self._payload(payload, out)
+                    self._payload(payloads[at], out)
+                    at += 1
             if unless_complete and not self.complete:
                 raise early_end(self._name, unless_complete)
         except BackendError as error:
@@ -104,6 +103,11 @@ class CompletionReader:
         if self.over or unless_complete:
             self._tell(out)
         return out
+
+    def _say(self, words: Sequence[str], out: list[Event]) -> None:
+        """One message of the engine each."""
+        self.seen += len(words)
+        out += map(Content, words)
 
     def _tell(self, out: list[Event]) -> None:
         """The counts, once every answer has ended, and again if they change."""
@@ -137,7 +141,9 @@ class CompletionReader:
             raise from_payload(self._name, chunk.error or {"message": chunk.message, "code": chunk.code})
         if chunk.system_fingerprint and not self._fingerprint:
             self._fingerprint = chunk.system_fingerprint
-        counted = self._count(chunk)
+        counted = chunk.usage is not None or chunk.timings is not None
+        if counted:
+            self._count(chunk)
         before = len(out)
         for choice in chunk.choices or ():
             if 0 <= choice.index < len(self._answers):
@@ -150,7 +156,7 @@ class CompletionReader:
             self._begun = True
             if self._fingerprint:
                 out.insert(before, Origin(self._fingerprint))
-        if counted or self.cut:
+        if self.complete and (counted or self.cut):
             self._tell(out)
 
     def _choice(self, choice: Choice, answer: Answer, out: list[Event]) -> None:
@@ -160,8 +166,10 @@ class CompletionReader:
         if delta is not None:
             thought = _text(delta.reasoning) or _text(delta.reasoning_content)
             content = _text(delta.content)
-            answer.reasoning(thought, out)
-            answer.content(content, out)
+            if thought:
+                answer.reasoning(thought, out)
+            if content:
+                answer.content(content, out)
             for place, call in enumerate(delta.tool_calls or ()):
                 key = call.index if call.index is not None else place if choice.delta is None else 0
                 function = call.function or Function()
@@ -177,11 +185,8 @@ class CompletionReader:
             self._ended.add(answer.index)
             answer.finish(choice.finish_reason, out)
 
-    def _count(self, chunk: Chunk) -> bool:
-        """Whether the chunk held counts."""
+    def _count(self, chunk: Chunk) -> None:
         usage, timings, metrics = chunk.usage, chunk.timings, chunk.metrics
-        if usage is None and timings is None:
-            return False
         usage, timings = usage or Counts(), timings or Timings()
         metrics = metrics or Metrics()
         before = self._usage or Usage(0, 0)
@@ -199,14 +204,13 @@ class CompletionReader:
             prompt_ns=_ns(timings.prompt_ms, metrics.time_to_first_token_ms) or before.prompt_ns,
             completion_ns=_ns(timings.predicted_ms, metrics.generation_time_ms) or before.completion_ns,
         )
-        return True
 
 
 def _text(value: Any) -> str:
     """A text, or the joined texts of a list of parts."""
-    if isinstance(value, str):
+    if type(value) is str:
         return value
-    if isinstance(value, list):
+    if type(value) is list:
         return "".join(part["text"] for part in value if isinstance(part, dict) and isinstance(part.get("text"), str))
     return ""
 

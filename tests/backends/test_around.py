@@ -64,10 +64,9 @@ def test_what_stands_around_is_read_once() -> None:
     around = Around(counted)
     around.learn(sse("a")[6:-2], "a")
     assert calls == 1
-    out: list[str] = []
-    rest = around.take(sse("b") + sse('"\n"') + sse("c", created=5), out)
-    assert (out, rest) == (["b", '"\n"'], sse("c", created=5))
-    assert around.words(sse(" d")[6:-2]) == " d"
+    later = sse("c", created=5)
+    assert around.take(sse("b") + sse('"\n"') + later) == (["b", '"\n"'], later)
+    assert around.begin([sse(" d")[6:-2], sse("e")[6:-2], later[6:-2], sse("f")[6:-2]]) == [" d", "e"]
     assert calls == 1
 
 
@@ -82,7 +81,7 @@ def test_engines_that_tell_the_time_in_each_chunk_are_soon_left_alone() -> None:
     around = Around(counted)
     for at in range(20):
         payload = sse("a", created=at)[6:-2]
-        assert around.words(payload) == ""
+        assert around.begin([payload]) == []
         around.learn(payload, "a")
     assert calls == chunks.MOST_IN_VAIN
 
@@ -93,8 +92,10 @@ def test_engines_that_tell_the_time_in_each_chunk_are_soon_left_alone() -> None:
 def test_only_one_text_may_stand_there(broken: bytes) -> None:
     around = Around(decode_chunk)
     one = sse("zwq")
+    other = one.replace(b'"zwq"', broken)
+    for data in (other, one + other):
+        around.learn(one[6:-2], "zwq")
+        assert around.take(data) == ([], data)
     around.learn(one[6:-2], "zwq")
-    for data in (one.replace(b'"zwq"', broken), one + one.replace(b'"zwq"', broken)):
-        out: list[str] = []
-        assert (around.take(data, out), out) == (data, [])
-    assert around.words(one.replace(b'"zwq"', broken)[6:-2]) == ""
+    assert around.begin([other[6:-2]]) == []
+    assert around.begin([one[6:-2]]) == []
