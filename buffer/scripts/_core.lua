@@ -6,7 +6,9 @@ if now == 0 then
   local t = call('TIME')
   now = tonumber(t[1]) * 1000000 + tonumber(t[2])
 end
--- Lua would print a fence as 1.79e+15.
+-- A whole number. Lua would print a fence as 1.79e+15; `%d` takes half as long as `%.0f`, and holds too little on a server of 32 bits.
+local format = string.format
+local WHOLE = format('%d', 2 ^ 52) == '4503599627370496' and '%d' or '%.0f'
 local function int(x)
-  return string.format('%.0f', x)
+  return format(WHOLE, x)
 end

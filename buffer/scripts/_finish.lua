@@ -1,14 +1,16 @@
--- The one end of a job. `data` is the end as JSON, n its number. Gives how many places at back ends became free. What was asked is
--- dropped, unless the job is `kept`: a dead letter of a detached one may be tried again by hand as long as its record stands.
-local function finish(j, n, kind, data, events, first)
+-- The one end of a job. `data` is the end as JSON, n its number; `said`: what its frame takes along, `noted`: what is noted besides in its
+-- record, both fields and values (nil: nothing). Gives how many places at back ends became free. What was asked is dropped, unless the
+-- job is `kept`: a dead letter of a detached one may be tried again by hand as long as its record stands.
+local NOTHING = {}
+local function finish(j, n, kind, data, said, noted)
   local freed = out(j)
   if j.entry ~= '' then
     call('XDEL', P .. 'jobs:' .. j.lane, j.entry)
   end
   call('HDEL', j.key, 'prefix', j.kept and 'prefix' or 'body')
-  call('HSET', j.key, 'st', 'done', 'end', kind, 'ended', int(now))
+  call('HSET', j.key, 'st', 'done', 'end', kind, 'ended', int(now), unpack(noted or NOTHING))
   mark(j, n, kind, data)
-  frame(j, n, kind, data, events, first)
+  frame(j, n, kind, data, unpack(said or NOTHING))
   call('EXPIRE', j.key, DONE_JOB_S)
   -- Of what was cancelled nobody wants a word: megabytes, where a client left that read slowly. Its end has to be seen.
   local reply_s = kind == 'cancelled' and CANCELLED_REPLY_S or DONE_REPLY_S

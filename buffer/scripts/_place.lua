@@ -1,21 +1,27 @@
+-- Its score in 16 digits goes first.
 local function turn_member(j)
-  return string.format('%016.0f', j.score) .. ':' .. j.id
+  return string.sub('0000000000000000' .. int(j.score), -16) .. ':' .. j.id
 end
 -- Hash: waiting job of embeddings → its inputs, if they are several.
 local function several(lane)
   return P .. (lane == 'background' and 'inputs:background' or 'inputs')
 end
--- Out of every order, lease and credit. Releases only, so it runs also when memory is full, and so do the writes after it.
--- Gives how many places at back ends became free.
+-- Out of every order, or of lease and credit: whoever waits has none of these, whoever does not stands in no order.
+-- Releases only, so it runs also when memory is full, and so do the writes after it. Gives how many places at back ends became free.
 local function out(j)
-  local queue = j.model .. ':' .. j.lane
-  call('ZREM', P .. 'wait:' .. queue, j.id)
-  call('ZREM', P .. 'turn:' .. queue, turn_member(j))
-  call('ZREM', P .. 'due:' .. j.model, j.id)
-  call('ZREM', P .. 'lease', j.id)
-  if j.inputs > 1 then
-    call('HDEL', several(j.lane), j.id)
+  if j.st == 'waiting' then
+    local queue = j.model .. ':' .. j.lane
+    call('ZREM', P .. 'wait:' .. queue, j.id)
+    call('ZREM', P .. 'turn:' .. queue, turn_member(j))
+    if j.due > 0 then
+      call('ZREM', P .. 'due:' .. j.model, j.id)
+    end
+    if j.inputs > 1 then
+      call('HDEL', several(j.lane), j.id)
+    end
+    return 0
   end
+  call('ZREM', P .. 'lease', j.id)
   if j.backend ~= '' then
     return call('HDEL', P .. 'load:' .. j.backend, j.id)
   end
@@ -25,10 +31,12 @@ local function out(j)
   end
   return freed
 end
--- A new owner, or none: whatever the old one still sends is behind this fence.
-local function raise(j)
-  call('HDEL', j.key, 'adopt', 'have', 'floor')
+-- A new owner, or none: whatever the old one still sends is behind this fence. What is told besides is noted in the same breath.
+local function raise(j, ...)
+  if j.floor then
+    call('HDEL', j.key, 'adopt', 'have', 'floor')
+  end
   j.fence = math.max(now, j.fence + 1)
-  j.n = 0
-  call('HSET', j.key, 'fence', int(j.fence), 'n', '0')
+  j.n, j.under = 0, int(j.fence)
+  call('HSET', j.key, 'fence', j.under, 'n', '0', ...)
 end

@@ -5,12 +5,12 @@
 -- Returns: ok, done, lost, orphan (gone, if it was to be dropped), or the number of the last event in the reply key (append the
 -- rest first).
 local fence, kind, real, reason = tonumber(ARGV[3]), ARGV[5], tonumber(ARGV[7]), ARGV[8]
-local j = read(ARGV[2])
+local j = read_briefly(ARGV[2])
 if not j or j.fence < fence then
   return kind == 'drop' and 'gone' or 'orphan'
 end
 if j.fence > fence then
-  return j.st == 'running' and heir(j.key, ARGV[3], int(j.fence)) and 'orphan' or 'lost'
+  return j.st == 'running' and heir(j.key, ARGV[3], j.under) and 'orphan' or 'lost'
 end
 if j.st == 'done' then
   return 'done'
@@ -20,15 +20,15 @@ if j.st ~= 'running' and j.st ~= 'held' then
 end
 local n = tonumber(ARGV[4])
 local first, lacks = tonumber(ARGV[9] or '0'), tonumber(ARGV[11] or '0')
+-- What its record is told besides its end.
+local noted = {}
 if first > 0 and first == j.n + 1 and j.st == 'running' and kind ~= 'drop' then
   -- First a release: so what ends, and will free memory, gets through also when that is full.
   call('DEL', P .. 'none')
-  call('XADD', P .. 'reply:' .. j.id, 'NOMKSTREAM', int(fence) .. '-' .. int(n - 1), 'k', 'ev', 'n', int(first), 'd', ARGV[10])
-  call('HSET', j.key, 'n', int(n - 1))
-  if j.n == 0 then
-    call('HSETNX', j.key, 'first', int(now))
-  end
   j.n = n - 1
+  local last = int(j.n)
+  call('XADD', P .. 'reply:' .. j.id, 'NOMKSTREAM', j.under .. '-' .. last, 'k', 'ev', 'n', int(first), 'd', ARGV[10])
+  noted = {'n', last, 'first', j.first or int(now)}
 end
 if kind == 'done' and n ~= j.n + 1 then
   return j.n
@@ -37,27 +37,29 @@ if kind == 'drop' then
   erase(j)
   return 'ok'
 end
-local fair = P .. 'fair:' .. j.model .. ':' .. j.lane
-local clock, account = call('ZSCORE', fair, 'V'), call('ZSCORE', fair, 'u:' .. j.user)
 local data = ARGV[6]
 if kind == 'cancelled' and j.cancel ~= '' then
   -- As whoever cancelled it said.
   kind, data = j.cancel, call('HGET', j.key, 'cancel_end') or data
 end
-local events
+local said
 if lacks > 0 then
-  events = ARGV[12] ~= '' and ARGV[12] or ARGV[10]
+  said = {'m', ARGV[11], 'e', ARGV[12] ~= '' and ARGV[12] or ARGV[10]}
 end
-finish(j, math.max(n, j.n + 1), kind, data, events, lacks)
 if ARGV[13] ~= '' then
-  call('HSET', j.key, 'pace', ARGV[13])
+  noted[#noted + 1], noted[#noted + 2] = 'pace', ARGV[13]
 end
+finish(j, math.max(n, j.n + 1), kind, data, said, noted)
 if real then
   -- The user's next turn by what was really used. Where it had been dropped, only a turn that lies ahead is worth keeping.
+  local fair = P .. 'fair:' .. j.model .. ':' .. j.lane
+  local clock, account = unpack(call('ZMSCORE', fair, 'V', 'u:' .. j.user))
   local turn = account and tonumber(account) + real - j.cost or j.tag + real
   if account or turn > tonumber(clock or '0') then
     call('ZADD', fair, int(math.max(turn, 0)), 'u:' .. j.user)
-    call('EXPIRE', fair, 3600)
+    if not account then
+      call('EXPIRE', fair, 3600)
+    end
   end
 end
 if reason ~= '' then

@@ -90,13 +90,13 @@ async def test_append_of_an_attempt_that_is_over_is_lost(lanes: Lanes) -> None:
     assert await lanes.append([chunk(granted, 1, "one")]) == ["lost"]
 
 
-@guard("settle", "heir(j.key, ARGV[3], int(j.fence)) and 'orphan' or 'lost'", "'lost'")
+@guard("settle", "heir(j.key, ARGV[3], j.under) and 'orphan' or 'lost'", "'lost'")
 async def test_settle_under_the_fence_of_before_is_an_orphan_s(lanes: Lanes) -> None:
     granted, _ = await lost_and_restored(lanes)
     assert await lanes.settle("a", granted.fence, 1, DONE) == "orphan"
 
 
-@guard("settle", "heir(j.key, ARGV[3], int(j.fence)) and 'orphan' or 'lost'", "'orphan'")
+@guard("settle", "heir(j.key, ARGV[3], j.under) and 'orphan' or 'lost'", "'orphan'")
 async def test_settle_of_an_attempt_that_is_over_is_lost(lanes: Lanes) -> None:
     granted = await _handed_on(lanes)
     assert await lanes.settle("a", granted.fence, 1, DONE) == "lost"

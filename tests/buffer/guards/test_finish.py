@@ -48,8 +48,8 @@ async def test_one_that_was_not_cancelled_can_still_be_read(lanes: Lanes) -> Non
 
 @guard(
     "_finish",
-    "local function finish(j, n, kind, data, events, first)\n  local freed = out(j)",
-    "local function finish(j, n, kind, data, events, first)\n  local freed = 0",
+    "local function finish(j, n, kind, data, said, noted)\n  local freed = out(j)",
+    "local function finish(j, n, kind, data, said, noted)\n  local freed = 0",
 )
 async def test_an_end_frees_its_place(lanes: Lanes) -> None:
     granted = await running(lanes)

@@ -48,12 +48,13 @@ async def test_a_mark_that_is_refused_stops_nothing(lanes: Lanes) -> None:
     assert (await frames(lanes))[-1]["k"] == "failed"
 
 
-@guard("_place", "  call('HDEL', j.key, 'adopt', 'have', 'floor')\n", "")
+@guard("_place", "    call('HDEL', j.key, 'adopt', 'have', 'floor')\n", "")
+@guard("_place", "if j.floor then", "if false then")
 async def test_nobody_adopts_a_job_that_has_another_owner(lanes: Lanes) -> None:
     granted = await running(lanes)
-    await change(lanes, "a", adopt=7, have=3)
+    await change(lanes, "a", adopt=7, have=3, floor=7)
     await requeue(lanes, granted.fence)
-    assert not {"adopt", "have"} & (await record(lanes, "a")).keys()
+    assert not {"adopt", "have", "floor"} & (await record(lanes, "a")).keys()
 
 
 @guard("_place", "math.max(now, j.fence + 1)", "now")
@@ -72,7 +73,7 @@ async def test_a_fence_is_an_instant(lanes: Lanes) -> None:
     assert (await requeue(lanes, granted.fence)).fence == clock.now
 
 
-@guard("_place", ", 'n', '0')", ")")
+@guard("_place", ", 'n', '0', ...)", ", ...)")
 async def test_events_are_counted_anew_under_each_fence(lanes: Lanes) -> None:
     granted = await running(lanes)
     await change(lanes, "a", n=4)
@@ -100,3 +101,26 @@ async def test_a_background_job_is_never_due(lanes: Lanes) -> None:
     await lanes.create_inbox(INBOX)
     await lanes.submit(job("a", lane="background"))
     assert await ids_in(lanes, "due:m") == []
+
+
+@guard("_place", "if j.st == 'waiting' then", "if true then")
+async def test_a_job_that_runs_no_more_has_neither_lease_nor_credit(lanes: Lanes) -> None:
+    granted = await running(lanes)
+    await requeue(lanes, granted.fence)
+    assert await ids_in(lanes, "lease") == await ids_in(lanes, "load:b") == []
+
+
+@guard("_place", "if j.st == 'waiting' then", "if false then")
+@guard("_place", "if j.due > 0 then", "if false then")
+async def test_a_job_that_waits_no_more_stands_in_no_order(lanes: Lanes) -> None:
+    await running(lanes)
+    for order in ("wait:m:fast", "turn:m:fast", "due:m"):
+        assert await ids_in(lanes, order) == []
+
+
+@guard("settle", "if not account then", "if false then")
+async def test_what_a_user_used_is_not_kept_for_ever(lanes: Lanes) -> None:
+    granted = await running(lanes)
+    await lanes.store.redis.delete(lanes.keys.fair("m", "fast"))
+    await lanes.settle("a", granted.fence, 1, End("done"), real_tokens=30)
+    assert await lifetime(lanes, "fair:m:fast") > 60

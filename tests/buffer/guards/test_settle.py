@@ -183,7 +183,7 @@ async def test_what_was_to_be_dropped_and_is_gone_is_nobodys(lanes: Lanes) -> No
     assert await lanes.settle("none", 1, 1, End("cancelled"), drop=True) == "gone"
 
 
-@guard("settle", "heir(j.key, ARGV[3], int(j.fence)) and 'orphan' or 'lost'", "'lost'")
+@guard("settle", "heir(j.key, ARGV[3], j.under) and 'orphan' or 'lost'", "'lost'")
 async def test_settle_by_whom_the_restored_job_waits_for_is_an_orphans(lanes: Lanes) -> None:
     granted = await restored(lanes)
     assert await lanes.settle("a", granted.fence, 2, DONE) == "orphan"
@@ -213,7 +213,8 @@ async def test_last_words_that_are_there_are_not_noted_again(lanes: Lanes) -> No
     assert [kind for _, kind in await kinds(lanes, "a")] == ["queued", "start", "ev", "done"]
 
 
-@guard("_reply", "if events then", "if false then")
+@guard("settle", "if lacks > 0 then", "if false then")
+@guard("_finish", "frame(j, n, kind, data, unpack(said or NOTHING))", "frame(j, n, kind, data)")
 async def test_an_end_takes_along_what_was_said_last(lanes: Lanes) -> None:
     granted = await running(lanes)
     whole = chunk(granted, 1, "a", "b")
