@@ -170,7 +170,12 @@ class Attempt:
 
     def _forget(self) -> None:
         done = min(self.sent, self.appended) - self._base
-        if done > 0:
+        if done <= 0:
+            return
+        self._base += done
+        if done == len(self._recent):
+            self.recent_bytes = 0
+            self._recent.clear()
+        else:
             self.recent_bytes -= weights(self._recent[:done])
             del self._recent[:done]
-            self._base += done

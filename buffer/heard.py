@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 from msgspec import Struct
 
-from buffer.job import Chat, Content, Event, Finish, Origin, Reasoning, Usage
+from buffer.job import Chat, Content, Event, Finish, Origin, Reasoning, ToolDelta, Usage
 
 
 class Said(Struct, frozen=True, omit_defaults=True):
@@ -71,14 +71,24 @@ class Heard:
         self.pieces = 0
         """Tokens that were added: about one an event, and what stands around thinking."""
 
-    def add(self, events: Iterable[Event]) -> None:
+    def add(self, events: Iterable[Event]) -> int:
+        """How many of them are words, thinking or pieces of tool calls, of whichever answer."""
+        words = 0
         for event in events:
-            if type(event) is Content and event.index == 0:
+            if type(event) is Content:
+                words += 1
+                if event.index:
+                    self.plain = False
+                    continue
                 self._text.append(event.text)
                 self.pieces += 1
                 if self.thinking and event.text and not event.text.isspace():
                     self.thinking = False
-            elif isinstance(event, Reasoning) and event.index == 0:
+            elif type(event) is Reasoning:
+                words += 1
+                if event.index:
+                    self.plain = False
+                    continue
                 self.pieces += 1 if self._thought else 1 + UNSEEN_TOKENS
                 self._thought.append(event.text)
                 # Thinking behind words cannot be told as thinking, then words.
@@ -87,7 +97,9 @@ class Heard:
             elif isinstance(event, Finish):
                 self.finished = True
             elif not isinstance(event, Usage | Origin):
+                words += type(event) is ToolDelta
                 self.plain = False
+        return words
 
     @property
     def thought(self) -> bool:

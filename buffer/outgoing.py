@@ -24,19 +24,22 @@ class Outgoing:
         self._unappended: dict[str, Attempt] = {}
         self._full: set[str] = set()
         self._wake = asyncio.Event()
-        self._eased = asyncio.Event()
+        self._eased: asyncio.Event | None = None
+        """Somebody waits for an engine to be read on."""
         self._strained = False
         self._append_due = False
 
     def attach(self, granted: Granted) -> None:
         """Takes a job on. An earlier attempt at it is over, or it had not been granted again."""
-        self.drop(granted.id)
+        if granted.id in self._attempts:
+            self.drop(granted.id)
         self._attempts[granted.id] = Attempt(granted)
 
     def drop(self, id: str) -> None:
         """Forgets a job: nothing more of it will be sent."""
-        for table in (self._attempts, self._unsent, self._unappended):
-            table.pop(id, None)
+        self._attempts.pop(id, None)
+        self._unsent.pop(id, None)
+        self._unappended.pop(id, None)
         closing = self._closing.pop(id, None)
         if closing is not None and not closing.result.done():
             closing.result.set_result("lost")
@@ -120,8 +123,11 @@ class Outgoing:
     async def ready(self, id: str) -> None:
         """Waits until the job's engine may be read on, or the job has been dropped."""
         while self.blocked(id):
+            if self._eased is None:
+                self._eased = asyncio.Event()
             await self._eased.wait()
 
     def _ease(self) -> None:
-        self._eased.set()
-        self._eased = asyncio.Event()
+        if self._eased is not None:
+            self._eased.set()
+            self._eased = None

@@ -18,7 +18,7 @@ from buffer.job import End
 from buffer.lanes import Lanes
 from buffer.outgoing import MOST_UNSENT, Outgoing
 from buffer.records import GivenBack, ReleaseResult
-from buffer.timing import Alarm, Backoff
+from buffer.timing import Alarm, Backoff, Patience
 from buffer.turn import Turn
 
 log = logging.getLogger("doublebuffer.buffer")
@@ -52,6 +52,7 @@ class ReplyWriter(Outgoing):
         self._on_lost = on_lost
         self._on_orphan = on_orphan
         self._most_in_inbox = most_in_inbox
+        self._patience = Patience(4 * lease_s)
         self._append_alarm = Alarm(APPEND_EVERY_S, self._append_now)
         self._look_alarm = Alarm(LOOK_AGAIN_S, self._wake.set)
 
@@ -77,8 +78,7 @@ class ReplyWriter(Outgoing):
         self._closing[id] = closing
         self._wake.set()
         try:
-            async with asyncio.timeout(4 * self._lease_s):
-                return cast(str, await closing.result)
+            return cast(str, await self._patience.wait(closing.result))
         except TimeoutError:
             log.warning("The store stayed away: the end of job %s could not be noted", id)
             return "gone"
@@ -135,13 +135,14 @@ class ReplyWriter(Outgoing):
     def _take(self, turn: Turn) -> None:
         """What came of a turn."""
         for attempt, closing, result in turn.closed:
-            if isinstance(result, int) and attempt.has_only(result):
+            known = self._attempts.get(attempt.id) is attempt
+            if known and isinstance(result, int) and attempt.has_only(result):
                 self._unappended[attempt.id] = attempt
                 self._wake.set()
                 continue
             if not closing.result.done():
                 closing.result.set_result("gone" if isinstance(result, int) else result)
-            if self._attempts.get(attempt.id) is attempt:
+            if known:
                 self.drop(attempt.id)
             if isinstance(closing, Settle) and closing.drop:
                 self._on_lost(attempt.id)

@@ -6,6 +6,9 @@ import asyncio
 import math
 import random
 from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class Backoff:
@@ -73,6 +76,37 @@ class Deadline:
             self.set(self._until_at)
         else:
             self._late()
+
+
+class Patience:
+    """What is waited for no longer than ``most_s``, however much it is at a time, on one timer."""
+
+    def __init__(self, most_s: float) -> None:
+        self._most_s = most_s
+        self._waits: dict[asyncio.Future[Any], float] = {}
+        """In the order in which they come to their ends."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def wait(self, result: asyncio.Future[T]) -> T:
+        """The result. Raises ``TimeoutError``."""
+        loop = result.get_loop()
+        self._waits[result] = loop.time() + self._most_s
+        if self._timer is None:
+            self._timer = loop.call_later(self._most_s, self._go_off, loop)
+        try:
+            return await result
+        finally:
+            del self._waits[result]
+
+    def _go_off(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        for result, until_at in self._waits.items():
+            # uvloop's clock tells milliseconds.
+            if until_at > loop.time() + 0.001:
+                self._timer = loop.call_at(until_at, self._go_off, loop)
+                return
+            if not result.done():
+                result.set_exception(TimeoutError())
 
 
 class Alarm:
