@@ -23,15 +23,19 @@ from tests.coming_back.rig import DETACH, Gates, gates
 from tests.gateway.rig import until
 
 
-class Unsent:
-    """As long as it is so, no job that others send is seen to be in the store."""
+class Early:
+    """Who looks for a job of another's from now on looks before that is in the store, once, and is ``held`` there."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.so = True
+        self.held, self.goes_on = asyncio.Event(), asyncio.Event()
         monkeypatch.setattr("gateway.flights.read_standing", self._read)
 
     async def _read(self, lanes: Lanes, id: str) -> Standing | None:
-        return None if self.so else await read_standing(lanes, id)
+        if self.held.is_set():
+            return await read_standing(lanes, id)
+        self.held.set()
+        await self.goes_on.wait()
+        return None
 
 
 async def stops(g: Gates, id: str) -> None:
@@ -45,17 +49,17 @@ async def test_who_looks_while_answers_are_purged_is_counted_at_one_job_alone(
 ) -> None:
     """``leaves``: when the one that sent the first job does, as the other turns to the next."""
     async with gates(url, cache=True) as g:
-        unsent = Unsent(monkeypatch)
+        early = Early(monkeypatch)
         first = post(g.one, CHAT)
         before = await g.hands.take()
         second = post(g.two, CHAT)
-        await counted(g, 2)
+        await early.held.wait()
         await g.one.client.delete("/v1/cache")
         if leaves == "before":
             first.cancel()
             await counted(g, 1)
             assert not await cancelled(g, before.id)
-        unsent.so = False
+        early.goes_on.set()
         after = await g.hands.take()
         if leaves == "after":
             await passengers(g, 2)
@@ -71,15 +75,15 @@ async def test_who_looks_while_answers_are_purged_is_counted_at_one_job_alone(
 
 async def test_who_looks_while_another_s_answer_is_kept_takes_that(monkeypatch: pytest.MonkeyPatch) -> None:
     async with gates(None, cache=True) as g:
-        unsent = Unsent(monkeypatch)
+        early = Early(monkeypatch)
         first = post(g.one, CHAT)
         job = await g.hands.take()
         second = post(g.two, CHAT)
-        await counted(g, 2)
+        await early.held.wait()
         alone = post(g.one, CHAT, headers=DETACH)
         await g.hands.answer("Hello")
         assert (await alone).status_code == 200
-        unsent.so = False
+        early.goes_on.set()
         assert (await second).headers["x-doublebuffer-cache"] == "hit"
         await passengers(g, 1)
         first.cancel()
