@@ -21,7 +21,7 @@ _decode_object = msgspec.json.Decoder(Fields).decode
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
 _decode_any = msgspec.json.Decoder().decode
 _STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_NULL = b"null"
+_NULL = Raw(b"null")
 
 
 def read_fields(body: bytes, empty: str) -> Fields:
@@ -41,7 +41,7 @@ def read_fields(body: bytes, empty: str) -> Fields:
         raise BadRequest("The request body must be a JSON object.") from None
     except msgspec.DecodeError as error:
         raise BadRequest(f"The request body is not valid JSON: {error}") from None
-    return {name: raw for name, raw in fields.items() if bytes(memoryview(raw)[:5]) != _NULL}
+    return {name: raw for name, raw in fields.items() if raw != _NULL}
 
 
 def take(fields: Fields, name: str, decoder: msgspec.json.Decoder[T], what: str, where: str = "") -> T | None:
@@ -85,7 +85,7 @@ def object_fields(raw: Raw, param: str) -> Fields:
         found = _decode_object(raw)
     except (msgspec.DecodeError, RecursionError):
         raise wrong_type(param, "an object") from None
-    return {name: value for name, value in found.items() if bytes(value) != _NULL}
+    return {name: value for name, value in found.items() if value != _NULL}
 
 
 def list_items(raw: Raw, param: str) -> list[Raw]:

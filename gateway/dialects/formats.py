@@ -11,6 +11,9 @@ from gateway.dialects.fields import Fields, carried, object_fields, plain, take_
 from gateway.dialects.text import dump
 
 _GUIDED = ("regex", "choice", "grammar")
+_ASKS = frozenset({"response_format", "format", "structured_outputs", "guided_decoding_backend", "guided_json"}) | {
+    f"guided_{kind}" for kind in _GUIDED
+}
 _text = msgspec.json.Decoder(str)
 
 
@@ -36,6 +39,8 @@ def take_openai_format(fields: Fields) -> Format | None:
     What only vLLM can do (a regex, a choice, a grammar, a structural tag) stays in ``fields`` in the form that it reads
     today. Raises ``BadRequest``.
     """
+    if _ASKS.isdisjoint(fields):
+        return None
     found = _response_format(fields)
     native = take_ollama_format(fields)
     structured = _structured_outputs(fields)

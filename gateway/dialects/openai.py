@@ -41,6 +41,10 @@ OURS = (
     "stream_interval",
 )
 """Fields by which a client could reach into an engine past the queue, or into another client's request."""
+_ODD = frozenset(ENGINE_OPTIONS) | frozenset(OURS)
+_LENGTHS = frozenset({"stop", "max_completion_tokens", "max_tokens", "num_predict"})
+_CHOICES = frozenset({"n", "tools", "tool_choice", "parallel_tool_calls", "logprobs", "top_logprobs"})
+"""Fields that most bodies have none of: those are not asked for each."""
 
 
 def parse_chat(body: bytes, *, allow_image_urls: bool = False) -> Chat:
@@ -67,13 +71,16 @@ def parse_chat(body: bytes, *, allow_image_urls: bool = False) -> Chat:
     chat.messages = from_openai(fields.pop("messages"), allow_links=allow_image_urls)
     if not chat.messages:
         raise BadRequest("[] is too short - 'messages'", param="messages")
-    for name in ENGINE_OPTIONS:
-        if name in fields:
-            options.setdefault(name, fields.pop(name))
-    for name in OURS:
-        fields.pop(name, None)
-    chat.options = carry(options, "options.")
-    chat.extra = carry(fields)
+    if not _ODD.isdisjoint(fields):
+        for name in ENGINE_OPTIONS:
+            if name in fields:
+                options.setdefault(name, fields.pop(name))
+        for name in OURS:
+            fields.pop(name, None)
+    if options:
+        chat.options = carry(options, "options.")
+    if fields:
+        chat.extra = carry(fields)
     return chat
 
 
@@ -82,6 +89,8 @@ def _lengths(chat: Chat, fields: Fields, options: Fields) -> None:
     chat.sampling = Sampling()
     take_sampling(fields, chat.sampling)
     take_sampling(options, chat.sampling, "options.{}")
+    if _LENGTHS.isdisjoint(fields) and _LENGTHS.isdisjoint(options):
+        return
     chat.stop = take_stop(fields) or take_stop(options, "options.stop") or []
     most = take_int(fields, "max_completion_tokens")
     older = take_int(fields, "max_tokens")
@@ -99,6 +108,8 @@ def _lengths(chat: Chat, fields: Fields, options: Fields) -> None:
 
 
 def _choices(chat: Chat, fields: Fields) -> None:
+    if _CHOICES.isdisjoint(fields):
+        return
     count = take_int(fields, "n")
     chat.n = 1 if count is None else count
     if not 1 <= chat.n <= MOST_ANSWERS:

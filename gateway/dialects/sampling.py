@@ -28,6 +28,7 @@ _NUMBERS: dict[str, tuple[str, _Type]] = {
     "seed": ("seed", "integer"),
 }
 """Name in a body → field of ``Sampling`` and type. A later name gives way to an earlier one."""
+_NAMES = frozenset(_NUMBERS)
 
 ENGINE_OPTIONS = (
     "num_ctx", "num_keep", "num_batch", "num_gpu", "main_gpu", "use_mmap", "num_thread", "draft_num_predict",
@@ -47,6 +48,8 @@ _NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)")
 
 def take_sampling(fields: Fields, sampling: Sampling, form: str = "{}") -> None:
     """Moves settings of ``fields`` into ``sampling`` where they are unset. ``form``: how an error names one."""
+    if _NAMES.isdisjoint(fields):
+        return
     for name, (attribute, kind) in _NUMBERS.items():
         raw = fields.pop(name, None)
         if raw is None:

@@ -57,6 +57,8 @@ _ANTHROPIC_TYPES: dict[str, Think] = {
 _OLLAMA_WORDS = '"high", "medium", "low", "max", true, or false'
 _XHIGH = Raw(b'"xhigh"')
 _SWITCHES = ("enable_thinking", "thinking")
+_ASKS = frozenset({"chat_template_kwargs", *_SWITCHES, "think", "reasoning", "reasoning_effort", "mode"})
+"""An OpenAI body's own fields that ask."""
 
 
 def from_openai(fields: Fields, options: Fields) -> Think:
@@ -64,6 +66,8 @@ def from_openai(fields: Fields, options: Fields) -> Think:
 
     Raises ``BadRequest`` for a word that means nothing, wherever it stands.
     """
+    if not options and _ASKS.isdisjoint(fields):
+        return "unset"
     asked = [_template_switch(fields)]
     asked += [_typed_switch(fields.pop(switch), switch) for switch in _SWITCHES if switch in fields]
     if (raw := fields.pop("think", None)) is not None:
