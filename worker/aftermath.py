@@ -10,6 +10,8 @@ from backends.base import NO_MODEL, OUR_KEY, BackendError
 from buffer.heard import Said, can_go_on
 from buffer.job import End, Failure
 from buffer.records import GivenBack
+from buffer.store import StoreUnavailable
+from buffer.timing import Backoff
 from worker.ends import CANCELLED, DONE, NO_RESUME, WORKER_STOPS
 from worker.engine import Engine
 from worker.hand import Hand, StoppedError
@@ -60,7 +62,7 @@ class Aftermath:
             case "drain" | "yield" if hand.complete:
                 return await self.end(hand, DONE)
             case "drain" | "yield":
-                onward = self._onward(hand)
+                onward = await self._onward(hand)
                 if onward is None:
                     return await self.end(hand, WORKER_STOPS)
                 return await self._release(hand, GivenBack("drain", onward, hand.spent if onward else 0))
@@ -94,7 +96,7 @@ class Aftermath:
             # It may have been the engine's end.
             engine.look.set()
         self._pool.telemetry.attempt_ended(engine.name, "broken" if hand.events else error.kind)
-        onward = self._onward(hand)
+        onward = await self._onward(hand)
         if onward is None:
             return await self.end(hand, end)
         # Not the engine's own words: they may quote the request.
@@ -131,7 +133,7 @@ class Aftermath:
             return await self._release(hand, GivenBack("drain"))
         if not can_go_on(hand.chat, hand.heard):
             return await self.end(hand, NO_RESUME)
-        if not self._continues(hand.job.model):
+        if not await self._continues(hand.job.model):
             return await self.end(hand, NO_RESUME)
         # One that can may be busy or away just now. It is waited for as by any job, for the queue timeout.
         self._leave(hand, PASSED_BY_S)
@@ -150,17 +152,30 @@ class Aftermath:
         hand.engine.breaker.undecided()
         self._pool.telemetry.attempt_ended(hand.engine.name, result)
 
-    def _onward(self, hand: Hand) -> Said | None:
+    async def _onward(self, hand: Hand) -> Said | None:
         """What another attempt is to go on from. None: there must be none, for the client has what no other can lead
         on from."""
         if not hand.events:
             return hand.begun
-        if self._pool.settings.resume and can_go_on(hand.chat, hand.heard) and self._continues(hand.job.model):
+        if self._pool.settings.resume and can_go_on(hand.chat, hand.heard) and await self._continues(hand.job.model):
             return hand.heard.said()
         return Said() if hand.whole else None
 
-    def _continues(self, model: str) -> bool:
-        """Whether any back end that serves the model could go on, now or when it is back."""
+    async def _continues(self, model: str) -> bool:
+        """Whether any back end that serves the model could go on, now or when it is back. Before the answer is no, the
+        store is asked once more: another worker may just have come."""
+        backoff = Backoff()
+        while not self._known_to_continue(model):
+            try:
+                await self._pool.hear()
+            except StoreUnavailable:
+                self._pool.away()
+                await backoff.wait()
+            else:
+                return self._known_to_continue(model)
+        return True
+
+    def _known_to_continue(self, model: str) -> bool:
         if any(engine.backend.continues and engine.upstream(model) for engine in self._pool.engines):
             return True
         return any(state.continues and model in state.queues() for state in self._pool.states)

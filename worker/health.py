@@ -9,10 +9,11 @@ import traceback
 
 from backends.base import BackendError, Probe
 from buffer.backend import ModelInfo
-from buffer.load import BackendState, publish_state, read_states, read_workers
+from buffer.load import BackendState, publish_state, read_workers
 from buffer.store import StoreUnavailable
 from buffer.timing import wait_for
 from worker.engine import Engine
+from worker.known import STATE_TTL_S
 from worker.pool import Pool
 
 log = logging.getLogger("doublebuffer.worker")
@@ -21,7 +22,6 @@ LOOK_UP_S = 5.0
 LOOK_DOWN_S = 1.0
 """While it is down, so that it is missed for a second at most once it is back."""
 ASK_AGAIN_S = (0.2, 0.5)
-STATE_TTL_S = 15.0
 DEFECT = "What it answered to a look could not be read."
 ITSELF = "It is Doublebuffer itself; jobs sent there would come back."
 
@@ -94,16 +94,16 @@ class Health:
     async def _publish(self) -> None:
         """Tells gateways and other workers; learns what these have seen."""
         engine, lanes = self._engine, self._pool.lanes
-        self._pool.states = await read_states(lanes.store, lanes.keys)
+        told = await self._pool.hear()
         self._stand_in()
-        for state in self._pool.states:
+        for state in told:
             if state.name != engine.name:
                 continue
             engine.learning.adopt(state.learned, engine.served)
             # What this worker told itself the last time is no news.
             if state.limit != self._told:
                 engine.adopt(state.limit)
-        if not engine.up and any(state.up for state in self._pool.states if state.name == engine.name):
+        if not engine.up and any(state.up for state in told if state.name == engine.name):
             await self._warn()
         self._told = engine.told_limit
         await publish_state(lanes.store, lanes.keys, self.state(), STATE_TTL_S)

@@ -37,6 +37,8 @@ class Leases:
         self._version = version("doublebuffer")
         self._back_at = 0.0
         """When the store answered for the first time after an outage, while nothing is pulled yet; else 0."""
+        self._met = False
+        """It has answered before."""
         self._ask_again = Alarm(min(ASK_AGAIN_S, pool.settings.lease_seconds / 4), pool.renew_now.set)
 
     async def run(self) -> None:
@@ -71,6 +73,10 @@ class Leases:
             self._back_at = 0.0
             pool.connected.set()
             pool.wake()
+            for engine in pool.engines if self._met else ():
+                # What was told of it may be lost, and others go by that.
+                engine.look.set()
+            self._met = True
 
     def _held_up(self) -> bool:
         """Whether to wait before anything is pulled."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from buffer.control import Control
 from buffer.lanes import Lanes
-from buffer.load import BackendState
+from buffer.load import BackendState, read_states
 from buffer.memory import Memory
 from buffer.records import Granted, Limits, Pulled
 from buffer.replies import ReplyWriter
@@ -20,6 +20,7 @@ from buffer.telemetry import Telemetry
 from buffer.timing import Backoff, wait_for
 from worker.engine import Engine
 from worker.hand import Hand
+from worker.known import Known
 
 log = logging.getLogger("doublebuffer.worker")
 
@@ -50,7 +51,8 @@ class Pool:
     listening: asyncio.Event = field(default_factory=asyncio.Event)
     """A drain has room and found too little: the doorbell is to listen."""
     states: list[BackendState] = field(default_factory=list)
-    """What the workers tell of their back ends, this one included."""
+    """What the workers tell of their back ends, this one included; see ``Known``."""
+    known: Known = field(default_factory=Known)
     stopping: bool = False
 
     def away(self) -> None:
@@ -59,6 +61,13 @@ class Pool:
             self.connected.clear()
             log.warning("the store does not answer; waiting for it")
         self.renew_now.set()
+
+    async def hear(self) -> list[BackendState]:
+        """Asks the store what workers tell of back ends, for ``states``. Returns what it tells now. Raises
+        ``StoreUnavailable``."""
+        told = await read_states(self.lanes.store, self.lanes.keys)
+        self.states = self.known.hear(told, asyncio.get_running_loop().time())
+        return told
 
     async def pull(
         self,

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from buffer.fold import Folded, fold
 from buffer.lanes import Lanes
+from buffer.load import read_states
 from buffer.store import Store
 from tests.rig.script import HOLD, RST, Status, Wait, finish, role, tool
 from tests.rig.scripted import Scripted
@@ -72,6 +75,40 @@ async def test_a_worker_that_stops_hands_over_what_it_has_begun(store: Store, do
         end = await ask.end()
         assert end.failure is not None
         assert end.failure.code == "worker_stopped"
+    await quiet(door.lanes)
+
+
+@pytest.mark.parametrize("trouble", ["it stops", "its engine breaks"])
+@pytest.mark.parametrize("forgets", [False, True])
+async def test_whoever_knows_of_nobody_that_can_go_on_asks(
+    store: Store, door: Gate, trouble: str, *, forgets: bool
+) -> None:
+    """The other worker has only just come; or it was known, and the store has lost what it told."""
+    config = settings(drain_seconds=0.1)
+    breaks = asyncio.Event()
+    async with (
+        Scripted("openai", kind="vllm") as able,
+        Scripted("openai") as unable,
+        working(store, spec(unable, name="unable"), config=config) as crew,
+    ):
+        pool = crew.workers[0].pools[0]
+        unable.once = [[role(), "hi", " 1", Wait(breaks), RST]]
+        ask = await door.ask(PROMPT)
+        await ask.begin()
+        async with working(store, spec(able, name="able"), config=config):
+            while "able" not in {one.name for one in await read_states(store, pool.lanes.keys)}:
+                await asyncio.sleep(0.01)
+            if forgets:
+                await pool.hear()
+                await store.redis.delete(pool.lanes.keys.state("able"), pool.lanes.keys.state("unable"))
+                assert await pool.hear() == []
+            if trouble == "it stops":
+                crew.stop.set()
+            else:
+                breaks.set()
+            assert await ask.end() == WHOLE
+            assert ask.text == ANSWER
+        assert (len(able.requests), len(unable.requests)) == (1, 1)
     await quiet(door.lanes)
 
 
