@@ -23,7 +23,7 @@ class Call:
 
     name: str
     args: tuple[Any, ...]
-    """As the script has them; the first is the instant."""
+    """As the script has them; the first is the instant, of those that take one."""
 
 
 def call_of(command: Command) -> Call | None:

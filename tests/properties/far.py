@@ -28,7 +28,8 @@ class Far:
         self.world, self.name = world, name
         self.paused_until_s = 0.0
         self.dead = False
-        self._limits: set[asyncio.Timeout] = set()
+        self._limits: dict[asyncio.Timeout, None] = {}
+        """In the order in which they began: that of a set is another in each process."""
 
     def store(self) -> Store:
         return Store(Link(FarRedis(), self, "redis://far"), prefix=self.world.server.prefix)
@@ -53,11 +54,11 @@ class Far:
     async def send(self, commands: Sequence[Command], within_s: float) -> list[Any]:
         """See ``buffer.wires.Ways``."""
         async with asyncio.timeout(within_s) as limit:
-            self._limits.add(limit)
+            self._limits[limit] = None
             try:
                 return await self._send(commands)
             finally:
-                self._limits.discard(limit)
+                del self._limits[limit]
 
     wait = send
 

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tests.properties.processes import WorkerProcess
+from tests.properties.pulls import CLOCK_BACK_S
 
 if TYPE_CHECKING:
     from tests.properties.installation import Installation
@@ -90,7 +91,7 @@ class Faults:
         self._it.workers[number] = self._it.new_worker(_backends(old))
 
     async def _clock(self) -> None:
-        self._world.back_us = 2_000_000 - self._world.back_us
+        self._world.back_us = round(CLOCK_BACK_S * 1_000_000) - self._world.back_us
 
     async def _away(self) -> None:
         self._world.away(self._rng.uniform(0.5, 5.0))

@@ -82,7 +82,6 @@ class Installation:
         queues = tuple(queue_names(model)[0] for model in MODELS)
         self.world = World(server, rng, Names(queues, tuple(self.plan.models)))
         self.world.faulty = faulty
-        self.world.ledger.mixed = any(spec.kind == "openai" for spec in self.plan.specs.values())
         self.settings = Settings(lease_seconds=LEASE_S, drain_seconds=2.0, queue_limit=1000)
         self.numbers = {"gateway": 0, "worker": 0}
         self.gateways = [self.new_gateway() for _ in range(2)]

@@ -72,8 +72,6 @@ class Ledger:
     top: dict[str, int] = field(default_factory=dict)
     """Highest fence seen of a job's record, since the store last lost something."""
     counts: Counter[str] = field(default_factory=Counter)
-    mixed: bool = False
-    """Not all back ends can go on with what another has begun."""
     ended: set[str] = field(default_factory=set)
     """Jobs whose record was seen to be done."""
     lossy: bool = False
@@ -132,11 +130,11 @@ class Ledger:
         elif code == "lost" and client.submitted and not (self.lossy and (client.orphaned or job_id in self.ended)):
             raise Violation(f"P9: who came back for {job_id} was told that it is lost")
 
-    def _needless(self, client: Client, code: str, said: Said) -> bool:
-        """Whether an end says that the answer could not be gone on with, and it could."""
-        if code not in NEEDLESS or not client.resumable or (said.thought and not said.text):
-            return False
-        return not (self.mixed and code == "broken_off")
+    @staticmethod
+    def _needless(client: Client, code: str, said: Said) -> bool:
+        """Whether an end says that the answer could not be gone on with, and it could: there is always a back end that
+        can."""
+        return code in NEEDLESS and client.resumable and bool(said.text or not said.thought)
 
     def forget(self) -> None:
         """The store has lost something."""

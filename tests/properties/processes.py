@@ -31,16 +31,16 @@ class Process:
         self.world, self.name = world, name
         self.far = Far(world, name)
         self.store = self.far.store()
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.tasks: dict[asyncio.Task[None], None] = {}
 
     def begin(self, what: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(what)
-        self.tasks.add(task)
+        self.tasks[task] = None
         task.add_done_callback(self._ended)
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self.tasks.discard(task)
+        self.tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.world.fail(error)
 

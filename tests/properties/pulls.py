@@ -9,6 +9,7 @@ from math import ceil
 
 from buffer.records import Limits
 from policy.placing import EMPTIER_S
+from policy.segment import CARE_PAUSE
 from tests.properties.ledger import Violation
 from tests.properties.state import Record, State
 
@@ -16,6 +17,8 @@ LOOKED_AT = 16
 LOOKED_AT_LANE = 4
 EMPTIER_US = round(EMPTIER_S * 1_000_000)
 """A job that has waited for less is left to a back end that is emptier."""
+CLOCK_BACK_S = 2.0
+"""So far the store's clock may go back, from what was noted by it."""
 
 
 class Credit:
@@ -29,6 +32,8 @@ class Credit:
         self.prefill = sum(share.prefill for share in shares)
         self.long = sum(share.long for share in shares)
         self.half_read = any(share.upto < share.prompt for share in shares)
+        self.reads_people = any(share.lane != "background" and share.upto > share.had for share in shares)
+        self.careful_s = (state.careful_at[asked.backend] - asked.now_us) / 1_000_000
         self.reserved = 0 if self._waited(asked, state) else asked.limits.reserved_slots
 
     @staticmethod
@@ -56,16 +61,28 @@ class Credit:
     def may_be_read(self, job: Record) -> bool:
         """Whether its prompt may be read now. Where prompts are read in pieces: whether that is sure."""
         limits = self.limits
+        if self.gives_way(job) or (limits.segment and job.lane == "background" and self._just_sent()):
+            return False
         if job.lane == "fast" or not job.prefill:
             return True
         if limits.segment:
             return not self.prefill and not self.half_read
         return not (limits.prefill and self.prefill and self.prefill + job.prefill > limits.prefill)
 
+    def gives_way(self, job: Record) -> bool:
+        """Whether it is background work that is not to be read while a person's prompt is."""
+        return self.limits.segment > 0 and job.lane == "background" and self.reads_people
+
+    def _just_sent(self) -> bool:
+        """Whether the last of what background work sends to be read, while people are about, went half a pause ago at
+        most, by a clock that may have gone back since."""
+        return 0 < self.careful_s <= self.limits.pause_us / 1_000_000 * CARE_PAUSE + CLOCK_BACK_S
+
     def add(self, job: Record) -> None:
         self.jobs += 1
         self.kv, self.long = self.kv + job.kv, self.long + job.long
         self.prefill += 0 if job.lane == "fast" else job.prefill
+        self.reads_people = self.reads_people or (job.lane != "background" and job.prefill > 0)
 
 
 @dataclass(frozen=True)
@@ -150,6 +167,8 @@ def check_pull(state: State, asked: Asked, granted: Sequence[str]) -> None:
             raise Violation(f"P4: {grant} was granted by {backend}, but it could not be")
         if not credit.fits(job) or not (limits.segment or credit.may_be_read(job)):
             raise Violation(f"P4: {grant} was granted by {backend} above its limits")
+        if credit.gives_way(job):
+            raise Violation(f"P4: {grant} was granted by {backend} while a person's prompt is read there")
         _check_passed(waiting, job)
         passed_over = passed_over or shares.over(job)
         credit.add(job)

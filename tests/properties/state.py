@@ -88,6 +88,8 @@ class State:
     load: dict[str, dict[str, Share]]
     entries: dict[tuple[Lane, str], str]
     """Lane, entry of ``jobs:<lane>`` → job."""
+    careful_at: dict[str, float]
+    """Back end → before when no more background work is sent there to be read, since people are about."""
 
 
 def look(
@@ -99,7 +101,7 @@ def look(
     *,
     closely: bool = False,
 ) -> State:
-    """``closely``: also which jobs have a body, and which inboxes are there."""
+    """``closely``: also which jobs have a body, which inboxes are there, and what is read with care."""
     ids = list(ids)
     queues = [(model, lane) for model in models for lane in LANES]
     there = set(server.names())
@@ -118,6 +120,8 @@ def look(
     if closely:
         whether = server.ask([("HEXISTS", keys.job(one), "body") for one in jobs])
         bodies = {one for one, has in zip(jobs, whether, strict=True) if has}
+    heeded = server.ask([("HGET", keys.heed(one), "next") for one in backends]) if closely else []
+    careful_at = {one: float(at or 0) for one, at in zip(backends, heeded, strict=closely)}
     wait = {queue: _names(found.get(keys.wait(*queue), ())) for queue in queues}
     turn = {queue: {name[17:] for name in _names(found.get(keys.turn(*queue), ()))} for queue in queues}
     due = {model: _names(found.get(keys.due(model), ())) for model in models}
@@ -127,7 +131,7 @@ def look(
     }
     lease = _names(found.get(keys.lease, ()))
     inboxes = {job.inbox for job in jobs.values() if keys.inbox(job.inbox) in there}
-    return State(jobs, bodies, inboxes, wait, turn, due, lease, load, entries)
+    return State(jobs, bodies, inboxes, wait, turn, due, lease, load, entries, careful_at)
 
 
 def _record(job_id: str, values: Sequence[bytes | None]) -> Record:

@@ -34,9 +34,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def run(main: Callable[[], Awaitable[T]]) -> T:
-    """``asyncio.run`` in virtual time. The product's own clocks, but the calendar's, tell it too."""
+    """``asyncio.run`` in virtual time. All of the product's own clocks tell it too. The calendar's as well: what falls
+    into one slot of it would depend on how fast this machine is.
+    """
     loop = VirtualLoop()
     with (
+        patch.object(time, "time", loop.time),
         patch.object(time, "monotonic", loop.time),
         patch.object(time, "perf_counter", loop.time),
         asyncio.Runner(loop_factory=lambda: loop) as runner,
