@@ -105,6 +105,7 @@ class Telemetry:
             "completion": tokens.labels("completion"),
         }
         self.attempts = self._counter("attempts", "Tries at back ends by how they ended.", "backend", "result")
+        self._attempts: dict[tuple[str, AttemptResult], Counter] = {}
         self.fallbacks = self._counter("fallback", "Jobs that a back end took in place of another.", "backend")
         self.taken_over = self._counter("taken_over", "Jobs taken over from a silent worker.")
         self.resumed = self._counter("resumed", "Answers continued on another attempt.")
@@ -141,7 +142,10 @@ class Telemetry:
 
     def attempt_ended(self, backend: str, result: AttemptResult) -> None:
         """Counts one try at a back end, by its configured name."""
-        self.attempts.labels(backend, result).inc()
+        counter = self._attempts.get((backend, result))
+        if counter is None:
+            counter = self._attempts[backend, result] = self.attempts.labels(backend, result)
+        counter.inc()
 
     def exposition(self, gauges: Gauges | None) -> bytes:
         """Everything in Prometheus' text form; without the gauges where None (Redis could not be asked).

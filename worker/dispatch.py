@@ -6,14 +6,13 @@ import asyncio
 import logging
 import traceback
 from collections.abc import Sequence
-from contextlib import aclosing
 
 import msgspec
 
-from backends.base import BackendError, Beginning
+from backends.base import BackendError, Beginning, Stream
 from buffer.fold import WHOLE_REPLY, fold
 from buffer.heard import Heard, Said, can_go_on, decode_said
-from buffer.job import Chat, Content, Event, Origin, Reasoning, ToolDelta, Usage, decode_chat
+from buffer.job import Event, Origin, Usage, decode_chat
 from buffer.records import GivenBack, Granted
 from buffer.store import StoreUnavailable
 from buffer.timing import Backoff
@@ -27,8 +26,6 @@ from worker.reading import read_in_pieces
 from worker.whole import whole_usage
 
 log = logging.getLogger("doublebuffer.worker")
-
-_WORDS = (Content, Reasoning, ToolDelta)
 
 
 class Dispatch:
@@ -110,8 +107,11 @@ class Dispatch:
             with hand.stoppable():
                 if said_before:
                     hand.may_read(0)
-                async with read_in_pieces(hand) as beginning:
-                    await self._stream(hand, hand.chat, beginning)
+                if hand.upto:
+                    async with read_in_pieces(hand) as beginning:
+                        await self._stream(hand, self._answer(hand, beginning))
+                else:
+                    await self._stream(hand, self._answer(hand))
         except StoppedError:
             aftermath.undecided(hand, "cancelled")
             return await aftermath.stopped(hand)
@@ -144,44 +144,49 @@ class Dispatch:
                 self._pool.away()
                 await backoff.wait()
 
-    async def _stream(self, hand: Hand, chat: Chat, beginning: Beginning | None) -> None:
-        """Reads the engine's answer into the reply. Leaving it closes the engine's connection. ``beginning``: what it
-        has read of the prompt."""
-        job, engine, replies, heard = hand.job, hand.engine, self._pool.replies, hand.heard
-        answer = engine.backend.chat(
-            chat,
-            upstream_model=engine.upstream(job.model) or chat.model,
-            request_id=job.id,
+    @staticmethod
+    def _answer(hand: Hand, beginning: Beginning | None = None) -> Stream:
+        """``beginning``: what the engine has read of the prompt."""
+        return hand.engine.backend.chat(
+            hand.chat,
+            upstream_model=hand.engine.upstream(hand.job.model) or hand.chat.model,
+            request_id=hand.job.id,
             said=hand.begun,
             spent=hand.begun_spent,
             beginning=beginning,
         )
+
+    async def _stream(self, hand: Hand, answer: Stream) -> None:
+        """Reads the engine's answer into the reply. Leaving it closes the engine's connection."""
+        job, engine, replies, heard = hand.job, hand.engine, self._pool.replies, hand.heard
         # What an engine says of itself is no answer yet: an attempt that breaks after it can be made again.
         held: list[Event] = []
         said = 0
         recent = self._pool.telemetry.recent
-        async with aclosing(answer):
+        try:
             async for events in answer:
                 engine.flowed(hand.stream)
-                if not hand.events and all(isinstance(event, Origin) for event in events):
-                    held.extend(events)
-                    continue
                 if not hand.events:
+                    if all(isinstance(event, Origin) for event in events):
+                        held.extend(events)
+                        continue
                     hand.first_at = engine.clock()
                     if engine.heeds(job.lane):
                         engine.wake.set()
                     events = [*held, *events]  # noqa: PLW2901
-                heard.add(events)
+                words = heard.add(events)
                 if heard.finished:
                     self._count(hand, events)
                 hand.events += len(events)
-                if words := sum(type(event) in _WORDS for event in events):
+                if words:
                     said += words
                     recent.said(engine.name, words)
                     hand.pace.tokens(engine.clock() - hand.started_at, hand.begun_spent + said)
                 replies.write(job.id, events)
                 if replies.blocked(job.id):
                     await replies.ready(job.id)
+        finally:
+            await answer.aclose()
         if hand.usage is not None:
             # A piece was taken for a token; the engine knows better.
             recent.said(engine.name, hand.usage.completion - said)
@@ -190,7 +195,7 @@ class Dispatch:
     def _count(hand: Hand, events: list[Event]) -> None:
         """Takes the counts from among the last events, and makes them those of the whole answer."""
         for at, event in enumerate(events):
-            if isinstance(event, Usage):
+            if type(event) is Usage:
                 hand.usage = event
                 events[at] = usage = whole_usage(event, hand.begun_spent) if hand.begun else event
                 hand.tokens = usage.prompt + usage.completion

@@ -44,6 +44,7 @@ class Engine:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.backend = backend
+        self.name = backend.spec.name
         self.breaker = breaker
         self.flow = in_flight_limit(backend.spec.kind, backend.spec.max_in_flight or max_in_flight)
         self.clock = clock
@@ -85,10 +86,6 @@ class Engine:
     @property
     def spec(self) -> BackendSpec:
         return self.backend.spec
-
-    @property
-    def name(self) -> str:
-        return self.backend.spec.name
 
     @property
     def up(self) -> bool:

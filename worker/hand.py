@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
+from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 from buffer.heard import Heard, Said
@@ -22,6 +21,9 @@ Why = Literal["cancel", "lost", "drain", "yield"]
 worker stops. ``yield``: a person's job needs the place."""
 
 
+_NO_CHAT, _NOTHING = Chat("", []), Said()
+
+
 class StoppedError(Exception):
     """The job was stopped from outside; ``Hand.why`` tells why."""
 
@@ -30,7 +32,6 @@ class Hand:
     """One attempt: the grant, the back end, and the one way to stop it from outside."""
 
     __slots__ = (
-        "_task",
         "away",
         "before",
         "begun",
@@ -50,6 +51,7 @@ class Hand:
         "span",
         "started_at",
         "stream",
+        "task",
         "tokens",
         "told",
         "trace",
@@ -63,8 +65,8 @@ class Hand:
         self.job = job
         self.engine = engine
         self.why: Why | None = None
-        self.chat = Chat("", [])
-        self.begun = Said()
+        self.chat = _NO_CHAT
+        self.begun = _NOTHING
         """What earlier attempts had said, from which this one goes on."""
         self.begun_spent = 0
         """Tokens that they took."""
@@ -105,7 +107,8 @@ class Hand:
         """The attempt is over, and all that it had to say has been said."""
         self.before = before
         """An attempt at the same job that was given back or taken away, and may not have heard of it yet."""
-        self._task: asyncio.Task[object] | None = None
+        self.task: asyncio.Task[object] | None = None
+        """Who is in ``stoppable``."""
 
     def begin(self, chat: Chat, heard: Heard) -> None:
         """``heard``: what earlier attempts had said."""
@@ -151,20 +154,30 @@ class Hand:
         job is lost."""
         if self.why is None or why == "lost":
             first, self.why = self.why is None, why
-            if first and self._task is not None:
-                self._task.cancel()
+            if first and self.task is not None:
+                self.task.cancel()
 
-    @contextmanager
-    def stoppable(self) -> Iterator[None]:
+    def stoppable(self) -> Stoppable:
         """Around what may be broken off. Raises ``StoppedError``; a cancellation from elsewhere goes on as it is."""
-        if self.why is not None:
+        return Stoppable(self)
+
+
+class Stoppable:
+    """See ``Hand.stoppable``."""
+
+    __slots__ = ("_hand", "_task")
+
+    def __init__(self, hand: Hand) -> None:
+        self._hand = hand
+
+    def __enter__(self) -> None:
+        if self._hand.why is not None:
             raise StoppedError
-        task = self._task = asyncio.current_task()
-        try:
-            yield
-        except asyncio.CancelledError:
-            if self.why is None or task is None or task.uncancel() > 0:
-                raise
+        self._task = self._hand.task = asyncio.current_task()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._hand.task = None
+        if not isinstance(error, asyncio.CancelledError) or self._hand.why is None or self._task is None:
+            return
+        if self._task.uncancel() == 0:
             raise StoppedError from None
-        finally:
-            self._task = None
