@@ -56,6 +56,8 @@ _GUIDED = {
 
 def extra_fields(chat: Chat, kind: Kind) -> dict[str, Any]:
     """What of ``chat.extra`` and ``chat.options`` an engine of this kind is told. Raises ``BackendError``."""
+    if not (chat.extra or chat.options):
+        return {}
     fields: dict[str, Any] = {name: chat.extra[name] for name in (*_EVERYWHERE, *_KNOWN[kind]) if name in chat.extra}
     if _STRUCTURAL_TAG in chat.extra:
         if kind == "llamacpp":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 import secrets
@@ -37,6 +38,8 @@ log = logging.getLogger("doublebuffer.backends")
 
 _PATH = "/v1/chat/completions"
 _ANYWHERE: Mapping[str, int] = {}
+_requests = itertools.count(secrets.randbits(32))
+"""Begun anywhere: two workers may have the same job, one after the other."""
 _NOT_IN_IDS = re.compile(r"[^\w.\-]")
 
 
@@ -148,7 +151,8 @@ class OpenAIBackend:
         reader = CompletionReader(self.spec.name, _new_answers(chat, chosen, rendered, after), decode)
         body = rendered.body(place)
         # vLLM makes it the request's name, and names of requests under way must not meet again.
-        headers = {"X-Request-Id": f"{_NOT_IN_IDS.sub('-', request_id)[:64]}-{secrets.token_hex(4)}"}
+        name = request_id if request_id.isalnum() else _NOT_IN_IDS.sub("-", request_id)
+        headers = {"X-Request-Id": f"{name[:64]}-{next(_requests) % 2**32:08x}"}
 
         def note() -> None:
             if reader.parsed:

@@ -31,7 +31,8 @@ def text_size(chat: Chat) -> TextSize | None:
                 if not isinstance(part, TextPart):
                     return None
                 size += _size(part.text)
-        size += sum(_size(call.name) + _size(call.arguments) for call in message.tool_calls)
+        for call in message.tool_calls:
+            size += _size(call.name) + _size(call.arguments)
     for text in (chat.prompt, chat.suffix):
         if text:
             size += _size(text)
