@@ -130,33 +130,29 @@ class Around:
     words are left to be read: it is found in the bytes, and what is between read as the JSON text that it has to be.
     """
 
-    __slots__ = ("_between", "_decode", "_first", "_head", "_in_vain", "_tail")
+    __slots__ = ("_decode", "_first", "_head", "_in_vain", "_last", "_tail")
 
     def __init__(self, decode: Callable[[bytes], Chunk | None]) -> None:
         self._decode = decode
-        self._head = self._tail = self._first = self._between = b""
+        self._head = self._tail = self._first = self._last = b""
         self._in_vain = 0
         """How often it was learned since it was last of use."""
 
-    def take(self, data: bytes) -> tuple[list[str], bytes]:
-        """The words of the server-sent events that ``data`` begins with, as far as they are of this kind, and the rest
-        of the data.
+    def one(self, data: bytes) -> list[str]:
+        """The words of a server-sent event of this kind, if ``data`` is one and nothing else, as most of an engine's
+        writes are.
         """
-        if not self._head or not data.startswith(self._first):
-            return [], data
-        texts = data[len(self._first) :].split(self._between)
-        # A line break ends each event, and stands in no JSON text: so what is split by it was not cut in two.
-        texts[-1], end, rest = texts[-1].partition(self._tail + b"\n\n")
-        words = self._read(texts) if end else []
-        return words, rest if words else data
+        first, last = self._first, self._last
+        if not first or len(data) > 2 * len(first) or not (data.startswith(first) and data.endswith(last)):
+            return []
+        return self._read([data[len(first) : -len(last)]])
 
     def begin(self, payloads: Sequence[bytes]) -> list[str]:
         """The words of the payloads that ``payloads`` begins with, as far as they are of this kind."""
         head, tail = self._head, self._tail
         if not head:
             return []
-        begin, end = len(head), -len(tail)
-        texts = []
+        texts, begin, end = [], len(head), -len(tail)
         for payload in payloads:
             if not (payload.startswith(head) and payload.endswith(tail)):
                 break
@@ -170,7 +166,7 @@ class Around:
         except (msgspec.DecodeError, UnicodeDecodeError):
             words = []
         if len(words) != len(texts) or not all(words):
-            self._head = b""
+            self._head = self._first = b""
             return []
         self._in_vain = 0
         return words
@@ -186,7 +182,7 @@ class Around:
         chunk = self._decode(b'%b"%b"%b' % (head, other.encode(), tail)) if text else None
         if chunk is not None and plain_words(chunk) == other:
             self._head, self._tail = head, tail
-            self._first, self._between = b"data: " + head, b"%b\n\ndata: %b" % (tail, head)
+            self._first, self._last = b"data: " + head, tail + b"\n\n"
 
 
 def decode_chunk(payload: bytes) -> Chunk | None:

@@ -66,11 +66,9 @@ class CompletionReader:
 
     def feed(self, data: bytes) -> list[Event]:
         out: list[Event] = []
-        if self._first.plain and self._events.between:
-            words, data = self._around.take(data)
+        if self._first.plain and self._events.between and (words := self._around.one(data)):
             self._say(words, out)
-            if not data:
-                return out
+            return out
         try:
             payloads = self._events.feed(data)
         except LineTooLongError:
@@ -158,6 +156,9 @@ class CompletionReader:
                 out.insert(before, Origin(self._fingerprint))
         if self.complete and (counted or self.cut):
             self._tell(out)
+        if self._first.plain and (words := plain_words(chunk)):
+            # The first ones. What follows need not be like them in any other way.
+            self._around.learn(payload, words)
 
     def _choice(self, choice: Choice, answer: Answer, out: list[Event]) -> None:
         delta = choice.delta or choice.message
