@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from buffer.settings import Settings
 from doublebuffer.top_paper import plain
 
 _CHATTY = ("httpx", "httpcore", "asyncio", "uvicorn")
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class _JsonLine(logging.Formatter):
@@ -22,7 +25,7 @@ class _JsonLine(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+        return _encode(line)
 
 
 class TextLine(logging.Formatter):
@@ -31,6 +34,15 @@ class TextLine(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - its name there
         record.message = plain(record.message)
         return super().formatMessage(record)
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
+        return f"{_second(int(record.created))},{int(record.msecs):03}"
+
+
+@lru_cache(maxsize=2)
+def _second(at: int) -> str:
+    """As logging tells it; many lines are of the same one."""
+    return time.strftime(logging.Formatter.default_time_format, time.localtime(at))
 
 
 def set_up_logs(settings: Settings) -> None:
