@@ -130,7 +130,8 @@ class Attempt:
 
     def was_sent(self, n: int) -> None:
         self.sent = max(self.sent, n)
-        self._forget()
+        if self.appended > self._base:
+            self._forget()
 
     def was_appended(self, chunk: Chunk, n: int) -> bool:
         """Notes that the reply key has events up to ``n``. False: it lacks some that are no longer kept."""

@@ -99,14 +99,19 @@ class Recent:
 
     def __init__(self) -> None:
         self._slots: dict[int, Counter[str]] = {}
+        self._now: Counter[str] = Counter()
+        """The one of these for what happens"""
+        self._until_at = 0.0
+        """before this instant, and within its five seconds."""
 
     def add(self, name: str, count: int = 1) -> None:
         """Counts something that happens now."""
-        slot = int(time.time()) // SLOT_S
-        counts = self._slots.get(slot)
-        if counts is None:
-            counts = self._slots[slot] = Counter()
-        counts[name] += count
+        at = time.time()
+        if not self._until_at - SLOT_S <= at < self._until_at:
+            slot = int(at) // SLOT_S
+            self._now = self._slots.setdefault(slot, Counter())
+            self._until_at = float((slot + 1) * SLOT_S)
+        self._now[name] += count
 
     def said(self, backend: str, tokens: int) -> None:
         """An engine has said so many tokens; less than none: it had been taken for more."""
@@ -121,7 +126,7 @@ class Recent:
 
     async def tell(self, store: Store) -> None:
         """Adds what was counted to the sums of all. While the store is away it is kept, for as long as it is shown."""
-        slots, self._slots = self._slots, {}
+        slots, self._slots, self._until_at = self._slots, {}, 0.0
         oldest = int(time.time()) // SLOT_S - SLOTS
         commands: list[Command] = []
         for slot, counts in slots.items():

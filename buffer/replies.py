@@ -124,6 +124,7 @@ class ReplyWriter(Outgoing):
         turn.append([attempt for attempt in due.values() if not attempt.det])
         for id, one in closing.items():
             turn.close(self._attempts[id], one)
+        turn.appends = turn.appends or self._append_due
         self._append_due = False
         try:
             await turn.send()
@@ -169,9 +170,11 @@ class ReplyWriter(Outgoing):
                 self._full.discard(inbox)
                 self._wake.set()
                 self._ease()
-        for table, done in ((self._unsent, Attempt.all_sent), (self._unappended, Attempt.all_appended)):
-            for id in [id for id, attempt in table.items() if done(attempt)]:
-                del table[id]
+        for id in [id for id, attempt in self._unsent.items() if attempt.all_sent()]:
+            del self._unsent[id]
+        if turn.appends:
+            for id in [id for id, attempt in self._unappended.items() if attempt.all_appended()]:
+                del self._unappended[id]
         if self._strained and not any(
             attempt.recent_bytes > MOST_UNSENT and not attempt.orphan for attempt in self._attempts.values()
         ):

@@ -32,6 +32,8 @@ class Turn:
         """Attempts whose inbox is not there; detached ones do not need one."""
         self.lengths: dict[str, int] = {}
         """Entries of each inbox."""
+        self.appends = False
+        """All that some attempts have said may be in their reply keys afterwards."""
         self.closed: list[tuple[Attempt, Closing, str | int]] = []
 
     def append(self, attempts: Iterable[Attempt]) -> None:
@@ -40,6 +42,7 @@ class Turn:
             some = pairs[start : start + APPEND_AT_ONCE]
             call = self._lanes.append_call([chunk for _, chunk in some])
             self._add(call, partial(self._appended, some))
+            self.appends = True
 
     def frame(self, inbox: str, attempts: Sequence[Attempt]) -> None:
         """A frame of what these attempts have to send, if any, and a look at the inbox's length."""
