@@ -12,8 +12,8 @@ from http import HTTPStatus
 from typing import Any
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from doublebuffer.exchange import Exchanging
 from doublebuffer.gathered import Gathered
 
 _SPARE_FILES = 256
@@ -51,7 +51,7 @@ def client_limits() -> ClientLimits:
     return ClientLimits(connections=max(16, min(_MOST_CONNECTIONS, soft - _SPARE_FILES)))
 
 
-class Guarded(HttpToolsProtocol):
+class Guarded(Exchanging):
     """uvicorn's protocol with an end to every wait for the client, and a bound to all that it may send unread."""
 
     def __init__(self, *args: Any, limits: ClientLimits, **more: Any) -> None:

@@ -73,11 +73,7 @@ def _nothing() -> None:
     pass
 
 
-def _no_timers(_: asyncio.TaskGroup) -> Sequence[asyncio.TimerHandle]:
-    return ()
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Answering:
     id: str
     """Of the first job."""
@@ -93,8 +89,6 @@ class Answering:
     """As ``Outlives.det``."""
     on_first: Callable[[], None] = _nothing
     """Called once, when the first events are here."""
-    timers: Callable[[asyncio.TaskGroup], Sequence[asyncio.TimerHandle]] = _no_timers
-    """Sets what is to happen while the client waits, in tasks of this group."""
 
 
 async def outlived(

@@ -30,6 +30,26 @@ async def read_body(call: Call, receive: Receive, limit: int) -> bytes:
     length = call.headers.get(b"content-length", b"")
     if length.isdigit() and int(length) > limit:
         raise _too_large(limit)
+    body = call.line.body_here() if call.line is not None else None
+    if body is None:
+        body = await _come(call, receive, limit)
+    else:
+        _take(call, len(body), limit)
+    if encoding in _WBITS and body:
+        plain = await _inflate(body, encoding.decode(), limit)
+        call.held.add(len(plain))
+        return plain
+    return body
+
+
+def _take(call: Call, count: int, limit: int, before: int = 0) -> None:
+    if before + count > limit:
+        raise _too_large(limit)
+    call.held.add(count)
+
+
+async def _come(call: Call, receive: Receive, limit: int) -> bytes:
+    """The body as it comes."""
     chunks: list[bytes] = []
     size = 0
     begun_at = asyncio.get_running_loop().time()
@@ -42,19 +62,12 @@ async def read_body(call: Call, receive: Receive, limit: int) -> bytes:
         if message["type"] == "http.disconnect":
             raise ClientLeft
         chunk = message.get("body", b"")
+        _take(call, len(chunk), limit, size)
         size += len(chunk)
-        if size > limit:
-            raise _too_large(limit)
-        call.held.add(len(chunk))
         chunks.append(chunk)
         if not message.get("more_body", False):
             break
-    body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-    if encoding in _WBITS and body:
-        plain = await _inflate(body, encoding.decode(), limit)
-        call.held.add(len(plain))
-        return plain
-    return body
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
 async def _inflate(body: bytes, encoding: str, limit: int) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from gateway.room import Held, Room
 
@@ -24,7 +24,18 @@ SSE = b"text/event-stream"
 TEXT = b"text/plain; charset=utf-8"
 
 _KEY = "doublebuffer.call"
+_LINE = "doublebuffer.line"
 _LISTS = frozenset({b"cache-control", b"pragma"})
+
+
+class Line(Protocol):
+    """What our own server tells of a request beyond ASGI, so that nobody needs a task to wait for it."""
+
+    def body_here(self) -> bytes | None:
+        """The whole body, once, if all of it has come; else None: ``receive`` gives it."""
+
+    def when_left(self, action: Callable[[], None] | None) -> bool:
+        """``action`` is called once the client has closed its connection; None: nothing is. False: it has already."""
 
 
 @dataclass(slots=True)
@@ -51,6 +62,8 @@ class Call:
     """What is kept of it in memory."""
     span: RequestSpan | None = None
     """None: it is not traced."""
+    line: Line | None = None
+    """None: it came over another server than ours."""
 
     def header(self, name: bytes) -> str:
         """A header's text, empty if it did not come."""
@@ -85,6 +98,15 @@ def call_of(scope: Scope) -> Call:
 
 def put_call(scope: Scope, call: Call) -> None:
     scope[_KEY] = call
+
+
+def line_of(scope: Scope) -> Line | None:
+    """The line that our server put there, if it was ours."""
+    return cast(Line | None, scope.get(_LINE))
+
+
+def put_line(scope: MutableMapping[str, Any], line: Line) -> None:
+    scope[_LINE] = line
 
 
 async def answer(send: Send, status: int, content_type: bytes, body: bytes, headers: Headers = ()) -> None:

@@ -11,12 +11,12 @@ from functools import partial
 import msgspec
 
 from buffer.follower import Follower
-from buffer.job import End, Usage
+from buffer.job import Chat, End, Usage
 from buffer.settings import Settings
 from buffer.telemetry import Api, Outcome, Telemetry
 from gateway.answering import Answering, Hears, Outlives, Outliving, outlived
 from gateway.catalog import Catalog
-from gateway.client import Client, until_left, while_there
+from gateway.client import Client, WhileThere, while_there
 from gateway.delivery import Delivery, Source, Timing
 from gateway.ending import outcome_of
 from gateway.intake import Intake, Order
@@ -38,11 +38,11 @@ class Relay:
         self._catalog = catalog
         self._intake = intake
         self._telemetry = telemetry
-        self._sending = Sending(settings, intake, telemetry)
         self._timing = timing
         self._detached_timing = replace(timing, first_byte_s=min(timing.first_byte_s, DETACHED_FIRST_BYTE_S))
         self.outliving = Outliving()
         """Has to run beside."""
+        self._sending = Sending(settings, intake, telemetry, self.outliving.go_on)
         self._titles = Titles(timing.title_least_s, timing.title_most_s)
 
     async def run(
@@ -105,11 +105,12 @@ class Relay:
             client.created,
             det=outlives is not None and outlives.det,
             on_first=lambda: self._sending.started(orders, followers),
-            timers=lambda group: self._sending.expire_later(group, orders, followers),
         )
         left_behind = False
+        self._sending.expires(orders, followers)
         try:
             end, breaks, usages = await self._deliver(answer, client)
+            self._sending.waited(orders)
             if end is None and outlives is not None and await outlives.stays():
                 work = partial(
                     self._outlive, orders, followers, sources, submitted_at, outlives=outlives, api=client.form.api
@@ -119,6 +120,7 @@ class Relay:
                 for follower in followers:
                     take_back(follower)
         finally:
+            self._sending.waited(orders)
             if not left_behind:
                 self._sending.close(orders, followers, submitted_at)
         if end is None:
@@ -178,28 +180,23 @@ class Relay:
         )
         end: End | None = None
         breaks = False
-        timers: Sequence[asyncio.TimerHandle] = ()
         try:
-            async with asyncio.TaskGroup() as group:
-                watcher = group.create_task(until_left(client.receive))
-                timers = answer.timers(group)
-                if merged is not None:
-                    merged.open(group)
-                # The figures of Ollama's answers count from here.
-                created = time.time() if form.api == "ollama" else answer.created
-                if chat.stream:
-                    writer = form.stream(chat, answer.id, created, client.is_open_webui)
-                    timing = self._detached_timing if answer.det else self._timing
-                    end, breaks = await delivery.stream(writer, timing)
+            async with WhileThere(client.call, client.receive):
+                if merged is None:
+                    end, breaks = await self._write(delivery, answer, chat, client)
                 else:
-                    end = await delivery.whole(form.whole(chat, answer.id, created))
-                for timer in timers:
-                    timer.cancel()
-                watcher.cancel()
+                    async with asyncio.TaskGroup() as group:
+                        merged.open(group)
+                        end, breaks = await self._write(delivery, answer, chat, client)
         except* ClientLeft:
             pass
-        finally:
-            for timer in timers:
-                # It would hold on to the whole chat until then.
-                timer.cancel()
         return end, breaks, [delivery.usage] if merged is None else merged.usages
+
+    async def _write(self, delivery: Delivery, answer: Answering, chat: Chat, client: Client) -> tuple[End, bool]:
+        form = client.form
+        # The figures of Ollama's answers count from here.
+        created = time.time() if form.api == "ollama" else answer.created
+        if not chat.stream:
+            return await delivery.whole(form.whole(chat, answer.id, created)), False
+        writer = form.stream(chat, answer.id, created, client.is_open_webui)
+        return await delivery.stream(writer, self._detached_timing if answer.det else self._timing)

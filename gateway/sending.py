@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
+from typing import Any
 
 from buffer.follower import Follower
 from buffer.job import Usage
@@ -13,27 +12,38 @@ from buffer.settings import Settings
 from buffer.store import StoreUnavailable
 from buffer.telemetry import Telemetry
 from gateway.catalog import STORE_AWAY
-from gateway.ending import expire_later
+from gateway.ending import Overdue
 from gateway.intake import Intake, Order
 from gateway.refusal import Refusal
 
 
 class Sending:
-    def __init__(self, settings: Settings, intake: Intake, telemetry: Telemetry) -> None:
+    """``go_on``: does something beside everything else."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        intake: Intake,
+        telemetry: Telemetry,
+        go_on: Callable[[Callable[[], Coroutine[Any, Any, object]]], bool],
+    ) -> None:
         self._intake = intake
         self._telemetry = telemetry
         self._queue_limit = settings.queue_limit
+        self._overdue = Overdue(go_on)
 
     async def submit_all(self, orders: Sequence[Order]) -> list[Follower]:
         """All of them, or none: where one is refused, the others are taken back."""
         followers: list[Follower] = []
-        with ExitStack() as taken_back:
+        try:
             for order in orders:
                 follower = await self._submit(order)
-                taken_back.callback(self._intake.gone, order)
-                taken_back.callback(take_back, follower)
                 followers.append(follower)
-            taken_back.pop_all()
+        except BaseException:
+            for order, follower in zip(orders, followers, strict=False):
+                take_back(follower)
+                self._intake.gone(order)
+            raise
         return followers
 
     async def _submit(self, order: Order) -> Follower:
@@ -59,12 +69,17 @@ class Sending:
             follower.on_start()
         return follower
 
-    @staticmethod
-    def expire_later(
-        group: asyncio.TaskGroup, orders: Sequence[Order], followers: Sequence[Follower]
-    ) -> list[asyncio.TimerHandle]:
-        both = zip(orders, followers, strict=True)
-        return [expire_later(group, order.pool, order.job, follower) for order, follower in both]
+    def expires(self, orders: Sequence[Order], followers: Sequence[Follower]) -> None:
+        """From now on they may wait as long as jobs may. Whoever pulls one that is too old ends it; but while all
+        engines are busy, nobody pulls.
+        """
+        for order, follower in zip(orders, followers, strict=True):
+            self._overdue.add(order.pool, order.job, follower)
+
+    def waited(self, orders: Sequence[Order]) -> None:
+        """Their client waits no more."""
+        for order in orders:
+            self._overdue.drop(order.job)
 
     def _count_tokens(self, usage: Usage | None) -> None:
         if usage is None:

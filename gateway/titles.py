@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 
 class Titles:
@@ -16,19 +14,9 @@ class Titles:
         self._most_s = most_s
         self._open: dict[str, set[asyncio.Future[None]]] = {}
 
-    @contextmanager
-    def chat(self, user: str) -> Iterator[None]:
-        """A chat of ``user`` from its arrival to its end."""
-        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        chats = self._open.setdefault(user, set())
-        chats.add(answered)
-        try:
-            yield
-        finally:
-            answered.set_result(None)
-            chats.discard(answered)
-            if not chats and self._open.get(user) is chats:
-                del self._open[user]
+    def chat(self, user: str) -> Chat:
+        """A chat of ``user``, ``with`` which it lasts from its arrival to its end."""
+        return Chat(self._open, user)
 
     async def wait(self, user: str) -> None:
         """Until the chats are answered that ``user`` will have open in ``least_s`` seconds.
@@ -38,3 +26,24 @@ class Titles:
         await asyncio.sleep(self._least_s)
         if chats := self._open.get(user):
             await asyncio.wait(set(chats), timeout=max(0.0, self._most_s - self._least_s))
+
+
+class Chat:
+    """One that is open."""
+
+    __slots__ = ("_answered", "_open", "_user")
+
+    def __init__(self, open: dict[str, set[asyncio.Future[None]]], user: str) -> None:
+        self._open = open
+        self._user = user
+
+    def __enter__(self) -> None:
+        self._answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._open.setdefault(self._user, set()).add(self._answered)
+
+    def __exit__(self, *_: object) -> None:
+        self._answered.set_result(None)
+        chats = self._open[self._user]
+        chats.discard(self._answered)
+        if not chats:
+            del self._open[self._user]

@@ -15,9 +15,7 @@ from buffer.job import Finish, Usage
 from buffer.lanes import Lanes
 from buffer.standing import Standing, read_standing
 from buffer.store import StoreUnavailable
-from gateway.call import Receive
-from gateway.client import until_left
-from gateway.refusal import ClientLeft
+from gateway.client import WhileThere
 from tests.cache.asking import CHAT, OUT, cancelled, counted, flights, passengers, post, text, until_none
 from tests.coming_back.rig import DETACH, Gates, gates
 from tests.gateway.rig import until
@@ -133,14 +131,13 @@ class Door:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._left = asyncio.Event()
-        monkeypatch.setattr("gateway.relay.until_left", self._until_left)
+        leave = WhileThere._leave
 
-    async def _until_left(self, receive: Receive) -> None:
-        try:
-            await until_left(receive)
-        except ClientLeft:
+        def leaves(one: WhileThere) -> None:
             self._left.set()
-            raise
+            leave(one)
+
+        monkeypatch.setattr(WhileThere, "_leave", leaves)
 
     async def leaves(self, client: asyncio.Task[httpx.Response]) -> None:
         """Returns when the client's gateway has heard of it, and whatever it cancels for that is cancelled."""
