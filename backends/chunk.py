@@ -102,6 +102,7 @@ class Chunk(Struct, gc=False):
 
 
 _decoder = msgspec.json.Decoder(Chunk)
+_text = msgspec.json.Decoder(str)
 _texts = msgspec.json.Decoder(list[str])
 
 
@@ -130,22 +131,28 @@ class Around:
     words are left to be read: it is found in the bytes, and what is between read as the JSON text that it has to be.
     """
 
-    __slots__ = ("_decode", "_first", "_head", "_in_vain", "_last", "_tail")
+    __slots__ = ("_begin", "_decode", "_end", "_first", "_head", "_in_vain", "_last", "_most", "_tail")
 
     def __init__(self, decode: Callable[[bytes], Chunk | None]) -> None:
         self._decode = decode
         self._head = self._tail = self._first = self._last = b""
+        self._begin = self._end = self._most = 0
+        """Where the words are in an event, and how long it may be: shorter than two."""
         self._in_vain = 0
         """How often it was learned since it was last of use."""
 
-    def one(self, data: bytes) -> list[str]:
+    def one(self, data: bytes) -> str:
         """The words of a server-sent event of this kind, if ``data`` is one and nothing else, as most of an engine's
-        writes are.
+        writes are; else empty.
         """
-        first, last = self._first, self._last
-        if not first or len(data) > 2 * len(first) or not (data.startswith(first) and data.endswith(last)):
-            return []
-        return self._read([data[len(first) : -len(last)]])
+        if len(data) > self._most or not (data.startswith(self._first) and data.endswith(self._last)):
+            return ""
+        try:
+            words = _text.decode(data[self._begin : self._end])
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return ""
+        self._in_vain = 0
+        return words
 
     def begin(self, payloads: Sequence[bytes]) -> list[str]:
         """The words of the payloads that ``payloads`` begins with, as far as they are of this kind."""
@@ -166,7 +173,7 @@ class Around:
         except (msgspec.DecodeError, UnicodeDecodeError):
             words = []
         if len(words) != len(texts) or not all(words):
-            self._head = self._first = b""
+            self._head, self._most = b"", 0
             return []
         self._in_vain = 0
         return words
@@ -183,6 +190,8 @@ class Around:
         if chunk is not None and plain_words(chunk) == other:
             self._head, self._tail = head, tail
             self._first, self._last = b"data: " + head, tail + b"\n\n"
+            self._begin, self._end = len(self._first), -len(self._last)
+            self._most = 2 * self._begin
 
 
 def decode_chunk(payload: bytes) -> Chunk | None:

@@ -171,8 +171,8 @@ class Connection(asyncio.Protocol):
             self._fail(NoHttpError(str(error)))
             self.close()
             return
-        if len(parts) > before:
-            self._size += sum(map(len, parts[before:] if before else parts))
+        if new := len(parts) - before:
+            self._size += len(parts[-1]) if new == 1 else sum(map(len, parts[before:]))
             self._empty = 0
         else:
             self._empty += len(data)

@@ -49,6 +49,8 @@ class CompletionReader:
         self._decode = decode
         self._around = Around(decode)
         self._events = Events()
+        self._between = True
+        """No event has begun."""
         self._ended: set[int] = set()
         self._usage: Usage | None = None
         self._told: Usage | None = None
@@ -65,31 +67,33 @@ class CompletionReader:
         return any(answer.parsed for answer in self._answers)
 
     def feed(self, data: bytes) -> list[Event]:
-        out: list[Event] = []
-        if self._first.plain and self._events.between and (words := self._around.one(data)):
-            self._say(words, out)
-            return out
+        if self._between and self._first.plain and (words := self._around.one(data)):
+            self.seen += 1
+            return [Content(words)]
         try:
             payloads = self._events.feed(data)
         except LineTooLongError:
             self.failure = early_end(self._name, "sent a line that is too long")
-            return out
-        return self._read(payloads, out)
+            return []
+        self._between = self._events.between
+        return self._read(payloads)
 
     def flush(self) -> list[Event]:
         # What is cut short in its last line is reported as an early end, not as bad JSON.
         rest = [one for one in self._events.flush() if one.strip() == b"[DONE]" or self._decode(one) is not None]
-        return self._read(rest, [], unless_complete="closed the connection before the answer was complete")
+        return self._read(rest, unless_complete="closed the connection before the answer was complete")
 
     def whole(self, body: bytes) -> list[Event]:
-        return self._read([body], [], unless_complete="sent an answer without an end")
+        return self._read([body], unless_complete="sent an answer without an end")
 
-    def _read(self, payloads: Sequence[bytes], out: list[Event], *, unless_complete: str = "") -> list[Event]:
+    def _read(self, payloads: Sequence[bytes], *, unless_complete: str = "") -> list[Event]:
+        out: list[Event] = []
         at, size = 0, len(payloads)
         try:
             while at < size:
                 if self._first.plain and (words := self._around.begin(payloads[at:])):
-                    self._say(words, out)
+                    out += map(Content, words)
+                    self.seen += len(words)
                     at += len(words)
                 else:
                     self._payload(payloads[at], out)
@@ -101,11 +105,6 @@ class CompletionReader:
         if self.over or unless_complete:
             self._tell(out)
         return out
-
-    def _say(self, words: Sequence[str], out: list[Event]) -> None:
-        """One message of the engine each."""
-        self.seen += len(words)
-        out += map(Content, words)
 
     def _tell(self, out: list[Event]) -> None:
         """The counts, once every answer has ended, and again if they change."""

@@ -85,18 +85,20 @@ class Outgoing:
         self._wake.set()
         self._ease()
 
-    def write(self, id: str, events: list[Event]) -> None:
-        """Sends events of a job, in this turn of the loop. Of a job that was dropped: nothing."""
+    def write(self, id: str, events: list[Event]) -> bool:
+        """Sends events of a job, in this turn of the loop. Of a job that was dropped: nothing. True: its engine should
+        not be read on now.
+        """
         attempt = self._attempts.get(id)
-        if attempt is None or not events:
-            return
-        attempt.write(events)
-        if attempt.orphan:
-            return
-        self._strained = self._strained or attempt.recent_bytes > MOST_UNSENT
-        self._unsent[id] = attempt
-        self._unappended[id] = attempt
-        self._wake.set()
+        if attempt is None:
+            return False
+        if events:
+            attempt.write(events)
+            if not attempt.orphan:
+                self._strained = self._strained or attempt.recent_bytes > MOST_UNSENT
+                self._unsent[id] = self._unappended[id] = attempt
+                self._wake.set()
+        return self._blocked(attempt)
 
     def written(self, id: str) -> int:
         """Events of a job."""
@@ -116,8 +118,11 @@ class Outgoing:
     def blocked(self, id: str) -> bool:
         """Whether the job's engine should not be read now."""
         attempt = self._attempts.get(id)
-        if attempt is None or attempt.orphan:
-            return attempt is not None and (attempt.paused or attempt.recent_bytes > MOST_KEPT)
+        return attempt is not None and self._blocked(attempt)
+
+    def _blocked(self, attempt: Attempt) -> bool:
+        if attempt.orphan:
+            return attempt.paused or attempt.recent_bytes > MOST_KEPT
         return attempt.paused or attempt.inbox in self._full or attempt.recent_bytes > MOST_UNSENT
 
     async def ready(self, id: str) -> None:

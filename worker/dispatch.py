@@ -182,8 +182,7 @@ class Dispatch:
                     said += words
                     recent.said(engine.name, words)
                     hand.pace.tokens(engine.clock() - hand.started_at, hand.begun_spent + said)
-                replies.write(job.id, events)
-                if replies.blocked(job.id):
+                if replies.write(job.id, events):
                     await replies.ready(job.id)
         finally:
             await answer.aclose()
