@@ -8,7 +8,8 @@ import asyncio
 import logging
 import secrets
 from contextlib import suppress
-from dataclasses import replace
+
+from msgspec import structs
 
 from buffer.access import StoreUnavailable
 from buffer.desk import Want
@@ -105,7 +106,9 @@ class Inbox:
     async def _submit(self, job: NewJob, limit: int) -> Submitted:
         while True:
             home = self.name
-            submitted = await self._lanes.submit(replace(job, inbox=home), limit=limit)
+            if job.inbox != home:
+                job = structs.replace(job, inbox=home)
+            submitted = await self._lanes.submit(job, limit=limit)
             if submitted.status != "homeless":
                 return submitted
             await self._move_from(home)

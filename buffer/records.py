@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, cast
 
+from msgspec import Struct
+
 from buffer.heard import Said
 from buffer.job import End, Lane
 
@@ -15,8 +17,7 @@ JobState = Literal["waiting", "running", "held", "done", "gone"]
 """``held``: its worker died, and its gateway is being asked. ``gone``: there is no record of it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewJob:
+class NewJob(Struct, frozen=True, kw_only=True):
     """A job as the gateway submits it."""
 
     id: str
@@ -66,8 +67,7 @@ class NewJob:
     it is not traced."""
 
 
-@dataclass(frozen=True, slots=True)
-class Submitted:
+class Submitted(Struct, frozen=True):
     status: Literal["new", "full", "over", "known", "homeless", "restored"]
     """``known``: the job had been submitted before (the answer to a lost acknowledgement). ``homeless``: refused, since
     its inbox is gone. ``full`` and ``over``: refused, since the queue is full; ``over`` where its user has more in it

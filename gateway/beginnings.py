@@ -4,7 +4,8 @@ another job is reading already."""
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from gateway.models import Model
 from policy.placing import SHARED_TOKENS, near
@@ -16,8 +17,7 @@ SHARING = frozenset({"vllm"})
 """Kinds of engines whose requests use what others beside them have read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """What is known of a prompt before it is sent."""
 
     tokens: int = 0
@@ -39,8 +39,7 @@ class Beginnings:
 
     def of(self, links: Chain, model: Model) -> Known:
         """Changes nothing, so that a thread may ask."""
-        states = [offer.state for offer in model.offers if offer.state.name not in model.stand_ins]
-        able = {state.name: state.kind for state in states if state.up and not state.breaker_open}
+        able = model.able
         held = self._index.held(links)
         tokens = max((held.get(name, 0) for name in able), default=0)
         behind = self._behind(links, tokens) if able and SHARING.issuperset(able.values()) else ""

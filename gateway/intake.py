@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
+
+from msgspec import Struct
 
 from buffer.job import Chat, Failure, Lane, Usage, encode_chat
 from buffer.records import NewJob, Submitted
@@ -16,6 +16,7 @@ from gateway.admission import Admission
 from gateway.beginnings import Beginnings
 from gateway.call import Call
 from gateway.dialects.openwebui import TITLE, task
+from gateway.ids import new_id
 from gateway.models import Model
 from gateway.noting import Noting
 from gateway.pools import Pool
@@ -32,8 +33,7 @@ ASKS_TO_THINK = frozenset({"on", "low", "medium", "high", "max"})
 _LONGEST_USER = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(Struct, frozen=True):
     """A job ready to be submitted, and what its gateway keeps of it."""
 
     chat: Chat
@@ -92,12 +92,12 @@ class Intake:
         claim = claim_tokens(prompt_tokens, output)
         max_wait_s = self._settings.max_wait_seconds
         job = NewJob(
-            id=id or secrets.token_hex(16),
+            id=id or new_id(),
             model=model.queue,
             name=model.name,
             lane=lane,
             user=user_of(call),
-            inbox="",
+            inbox=pool.inbox.name,
             body=encode_chat(chat),
             offset_us=round(offset_s(lane, read_s, max_wait_s) * 1e6),
             max_wait_us=round(max_wait_s * 1e6),

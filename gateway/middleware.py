@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import logging
 import re
-import secrets
 from collections.abc import Awaitable, Callable, Mapping
 
 from buffer.telemetry import Api, Outcome, Telemetry
@@ -14,6 +13,7 @@ from gateway.call import AsgiApp, Call, Headers, Message, Receive, Scope, Send, 
 from gateway.dashboard.safe import SAFE
 from gateway.door import UNAUTHORIZED, Door
 from gateway.forms import failure_answer
+from gateway.ids import new_id
 from gateway.refusal import UNEXPECTED, BrokenOff, ClientLeft
 
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._:@/+=-]{1,128}")
@@ -60,7 +60,7 @@ class Front:
         method: str = scope["method"]
         request_id = headers.get(b"x-request-id", b"")
         if not _SAFE_ID.fullmatch(request_id):
-            request_id = secrets.token_hex(16).encode()
+            request_id = new_id().encode()
         origin = headers.get(b"origin")
         common = [_MARK, (b"x-request-id", request_id), *self._door.cors.headers(origin)]
         if path.startswith("/v1/messages"):

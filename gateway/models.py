@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from msgspec import structs
 
@@ -36,9 +37,9 @@ class Offer:
     pool: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Model:
-    """A model, over all back ends that serve it."""
+    """A model, over all back ends that serve it, as it was told of last. What follows from that is worked out once."""
 
     name: str
     """The spelling shown in lists."""
@@ -61,19 +62,19 @@ class Model:
         """The name as Ollama's lists show it: with a tag."""
         return tagged(self.name)
 
-    @property
+    @cached_property
     def up(self) -> bool:
         """Whether any back end that serves it answered its last probe, or is started for those who wait."""
         return any(offer.state.up or offer.state.comes for offer in self.offers)
 
-    @property
+    @cached_property
     def comes_in_s(self) -> float:
         """Where nothing serves it now but what is started for those who wait: how long that may take. Else 0."""
         if any(offer.state.up for offer in self.offers):
             return 0.0
         return max((offer.state.comes_in_s for offer in self.offers if offer.state.comes), default=0.0)
 
-    @property
+    @cached_property
     def engines(self) -> list[tuple[int, int]]:
         """Of each back end that serves it now: jobs side by side, and tokens of memory (0: not told). Those that stand
         in for others are none while there are others."""
@@ -82,6 +83,12 @@ class Model:
         own = [state for state in able if state.name not in self.stand_ins]
         found = [(_places(state), state.kv_tokens) for state in own or able]
         return [(places, memory) for places, memory in found if places]
+
+    @cached_property
+    def able(self) -> Mapping[str, str]:
+        """Back ends of its own that take jobs now → their kinds."""
+        states = [offer.state for offer in self.offers if offer.state.name not in self.stand_ins]
+        return {state.name: state.kind for state in states if state.up and not state.breaker_open}
 
     @property
     def failure(self) -> str:
@@ -110,7 +117,7 @@ class Model:
         able = [word for word in told.capabilities or ("completion", "tools") if word != "thinking"]
         return structs.replace(told, capabilities=[*able, "thinking"] if self.can_think else able)
 
-    @property
+    @cached_property
     def can_think(self) -> bool:
         """What the operator says decides; then what the engines tell; where none tells, the name."""
         if self.record is not None and self.record.thinks is not None:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
+from msgspec import structs
+
 from buffer.job import Chat, Failure
 from buffer.records import NewJob
 from buffer.store import StoreUnavailable
@@ -159,7 +161,7 @@ class Answering:
     def _order(self, chat: Chat, model: Model, pool: Pool, call: Call) -> Order:
         order = self._parts.intake.order(chat, model, pool, call)
         # Some prompts look like Open WebUI's own, which wait for a chat of their user's.
-        return replace(order, job=self._ours(order.job), title=False)
+        return structs.replace(order, job=self._ours(order.job), title=False)
 
     async def _embed(self, form: EmbedForm, body: bytes, call: Call, kept: _Kept, arrived_at: float) -> Outcome:
         parts = self._parts
@@ -173,7 +175,7 @@ class Answering:
         """The job as a line's: behind all people's, in its sender's turn, and for as long as its batch waits."""
         whose = self._whose
         left_s = max(1.0, self._until_at - time.time())
-        return replace(
+        return structs.replace(
             job,
             lane="background",
             user=whose.user,

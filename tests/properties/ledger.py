@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec import structs
 
 from buffer.heard import UNSEEN_TOKENS, Said
 from buffer.job import Chat, Usage
@@ -51,7 +53,7 @@ class Client:
 
     def again(self) -> Client:
         """Who was not let in asks once more."""
-        job = replace(self.job, id=f"{self.job.id}+")
+        job = structs.replace(self.job, id=f"{self.job.id}+")
         return Client(job, self.chat, self.total, self.thoughts, self.resumable, self.whole)
 
     @property
