@@ -7,7 +7,6 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from functools import partial
 
 import msgspec
@@ -157,7 +156,7 @@ class Handing:
         if said is None:
             return None
         return Past(
-            job=replace(follower.job, inbox=self._inbox_name()),
+            job=msgspec.structs.replace(follower.job, inbox=self._inbox_name()),
             age_us=round((asyncio.get_running_loop().time() - follower.submitted_at) * 1e6),
             floor=max(floor, follower.fence, follower.target[0]),
             said=encode_said(said),
