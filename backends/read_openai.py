@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -27,6 +27,9 @@ from backends.token_logprobs import told as told_logprobs
 from backends.wire import Events, LineTooLongError
 from buffer.job import Content, Event, Logprobs, Origin, Usage
 
+N = TypeVar("N", int, float)
+
+_NO_COUNTS, _NO_TIMINGS, _NO_METRICS, _NO_USAGE = Counts(), Timings(), Metrics(), Usage(0, 0)
 _BROKEN_REASONS = frozenset({"abort", "error"})
 """vLLM ends answers so when it is shut down, with an end that looks proper otherwise."""
 
@@ -187,9 +190,9 @@ class CompletionReader:
 
     def _count(self, chunk: Chunk) -> None:
         usage, timings, metrics = chunk.usage, chunk.timings, chunk.metrics
-        usage, timings = usage or Counts(), timings or Timings()
-        metrics = metrics or Metrics()
-        before = self._usage or Usage(0, 0)
+        usage, timings = usage or _NO_COUNTS, timings or _NO_TIMINGS
+        metrics = metrics or _NO_METRICS
+        before = self._usage or _NO_USAGE
         cached = usage.prompt_tokens_details.cached_tokens if usage.prompt_tokens_details else None
         thought = usage.completion_tokens_details.reasoning_tokens if usage.completion_tokens_details else None
         prompt = usage.prompt_tokens
@@ -199,10 +202,10 @@ class CompletionReader:
         self._usage = Usage(
             prompt=before.prompt if prompt is None else plausible(prompt) or 0,
             completion=before.completion if completion is None else plausible(completion) or 0,
-            cached=plausible(next((n for n in (cached, timings.cache_n, before.cached) if n is not None), None)),
+            cached=plausible(_first(cached, timings.cache_n, before.cached)),
             reasoning=before.reasoning if thought is None else plausible(thought),
-            prompt_ns=_ns(timings.prompt_ms, metrics.time_to_first_token_ms) or before.prompt_ns,
-            completion_ns=_ns(timings.predicted_ms, metrics.generation_time_ms) or before.completion_ns,
+            prompt_ns=_ns(_first(timings.prompt_ms, metrics.time_to_first_token_ms)) or before.prompt_ns,
+            completion_ns=_ns(_first(timings.predicted_ms, metrics.generation_time_ms)) or before.completion_ns,
         )
 
 
@@ -221,5 +224,12 @@ def _arguments(value: Any) -> str:
     return "" if value is None else msgspec.json.encode(value).decode()
 
 
-def _ns(*milliseconds: float | None) -> int | None:
-    return next((plausible(ms * 1e6) for ms in milliseconds if ms is not None), None)
+def _first(*told: N | None) -> N | None:
+    for one in told:
+        if one is not None:
+            return one
+    return None
+
+
+def _ns(milliseconds: float | None) -> int | None:
+    return None if milliseconds is None else plausible(milliseconds * 1e6)
