@@ -12,3 +12,4 @@ local WHOLE = format('%d', 2 ^ 52) == '4503599627370496' and '%d' or '%.0f'
 local function int(x)
   return format(WHOLE, x)
 end
+local NOW = int(now)

@@ -8,7 +8,7 @@ local function finish(j, n, kind, data, said, noted)
     call('XDEL', P .. 'jobs:' .. j.lane, j.entry)
   end
   call('HDEL', j.key, 'prefix', j.kept and 'prefix' or 'body')
-  call('HSET', j.key, 'st', 'done', 'end', kind, 'ended', int(now), unpack(noted or NOTHING))
+  call('HSET', j.key, 'st', 'done', 'end', kind, 'ended', NOW, unpack(noted or NOTHING))
   mark(j, n, kind, data)
   frame(j, n, kind, data, unpack(said or NOTHING))
   call('EXPIRE', j.key, DONE_JOB_S)
@@ -32,5 +32,5 @@ local function bury(id, model, lane, user, reason)
   local name = call('HGET', P .. 'job:' .. id, 'name') or ''
   model = name ~= '' and name or model
   redis.pcall('XADD', P .. 'dead', 'MAXLEN', '~', '1000', '*', 'id', id, 'model', model, 'lane', lane, 'user', user,
-    'reason', reason, 'at', int(now))
+    'reason', reason, 'at', NOW)
 end

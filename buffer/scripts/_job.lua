@@ -1,5 +1,6 @@
 -- A job's record, without its texts. nil: there is none (a body put ahead of its submit is none yet).
 local JOB_S, DONE_JOB_S, DONE_REPLY_S, CANCELLED_REPLY_S = 3600, 600, 60, 2
+-- `v`: its fields as `read` asks for them, or the first of these.
 local function as_read(id, key, v)
   if not v[1] then
     return nil
@@ -13,20 +14,16 @@ local function as_read(id, key, v)
     read = tonumber(v[25] or '0'), inputs = tonumber(v[26] or '0'), left = v[27] or '', left_until = tonumber(v[28] or '0'),
     timeout = tonumber(v[29] or '120000000'), able_until = tonumber(v[30] or '0'), base = v[31] or '',
     prompt = tonumber(v[32] or v[20]), splits = v[33] == '1', upto = tonumber(v[34] or '0'), had = tonumber(v[35] or '0'),
-    near = v[36] or '', behind = v[37] or '', floor = v[38],
+    near = v[36] or '', behind = v[37] or '', floor = v[38], owner = v[39] or '', share = tonumber(v[40] or '0'), started = v[41],
+    tries = tonumber(v[42] or '0'),
   }
 end
 local function read(id)
   local key = P .. 'job:' .. id
   return as_read(id, key, call('HMGET', key, 'st', 'fence', 'n', 'model', 'lane', 'user', 'inbox', 'entry', 'backend', 'det', 'cancel',
     'tag', 'cost', 'first', 'worker', 'score', 'due', 'arr', 'kv', 'prefill', 'long', 'deadline', 'taken', 'fails', 'read', 'inputs',
-    'left', 'left_until', 'timeout', 'able_until', 'base', 'prompt', 'splits', 'upto', 'had', 'near', 'behind', 'floor'))
-end
--- As much of it as the end of a job takes that does not wait.
-local function read_briefly(id)
-  local key = P .. 'job:' .. id
-  return as_read(id, key, call('HMGET', key, 'st', 'fence', 'n', 'model', 'lane', 'user', 'inbox', 'entry', 'backend', 'det', 'cancel',
-    'tag', 'cost', 'first'))
+    'left', 'left_until', 'timeout', 'able_until', 'base', 'prompt', 'splits', 'upto', 'had', 'near', 'behind', 'floor', 'owner', 'share',
+    'started', 'tries'))
 end
 -- What a running job takes of its back end: of prefill, what was sent to be read and is not yet; for `fast`, nobody is to wait.
 local function share(j)

@@ -9,11 +9,9 @@ local function owners_at(load_key)
     end
   end
   return {
-    -- Whether a job's owner has as many places as its share of `slots` is, in thousandths; notes whose it is.
+    -- Whether a job's owner has as many places as its share of `slots` is, in thousandths.
     over = function(j, slots)
-      local told = call('HMGET', j.key, 'owner', 'share')
-      local share = tonumber(told[2] or '0')
-      j.owner = told[1] or ''
+      local share = j.share
       if share > 0 and not places then
         count()
       end

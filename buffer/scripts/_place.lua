@@ -37,6 +37,6 @@ local function raise(j, ...)
     call('HDEL', j.key, 'adopt', 'have', 'floor')
   end
   j.fence = math.max(now, j.fence + 1)
-  j.n, j.under = 0, int(j.fence)
+  j.n, j.under = 0, j.fence == now and NOW or int(j.fence)
   call('HSET', j.key, 'fence', j.under, 'n', '0', ...)
 end

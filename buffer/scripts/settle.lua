@@ -5,7 +5,10 @@
 -- Returns: ok, done, lost, orphan (gone, if it was to be dropped), or the number of the last event in the reply key (append the
 -- rest first).
 local fence, kind, real, reason = tonumber(ARGV[3]), ARGV[5], tonumber(ARGV[7]), ARGV[8]
-local j = read_briefly(ARGV[2])
+local key = P .. 'job:' .. ARGV[2]
+-- As much of its record as the end of a job takes that does not wait.
+local j = as_read(ARGV[2], key, call('HMGET', key, 'st', 'fence', 'n', 'model', 'lane', 'user', 'inbox', 'entry', 'backend', 'det',
+  'cancel', 'tag', 'cost', 'first'))
 if not j or j.fence < fence then
   return kind == 'drop' and 'gone' or 'orphan'
 end
@@ -28,7 +31,7 @@ if first > 0 and first == j.n + 1 and j.st == 'running' and kind ~= 'drop' then
   j.n = n - 1
   local last = int(j.n)
   call('XADD', P .. 'reply:' .. j.id, 'NOMKSTREAM', j.under .. '-' .. last, 'k', 'ev', 'n', int(first), 'd', ARGV[10])
-  noted = {'n', last, 'first', j.first or int(now)}
+  noted = {'n', last, 'first', j.first or NOW}
 end
 if kind == 'done' and n ~= j.n + 1 then
   return j.n
