@@ -17,6 +17,24 @@ SLOW_TOKENS_PER_S = 1_000
 """One that reads more slowly than this, as on a CPU, takes the smaller ones: whoever comes waits for one of them."""
 
 
+class Bounds:
+    """Of one back end. They are asked for before each pull, and worked out where they follow from something new."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._probe: Probe | None = None
+        self._basis: tuple[int, float | None, bool] | None = None
+        self._bounds = Limits(slots=0)
+
+    def of(self, found: Probe | None, *, jobs: int, rate: float | None) -> Limits:
+        """As ``bounds_of``. None: it is down, or was not looked at yet."""
+        basis = (jobs, rate, self._backend.splits)
+        if basis != self._basis or found is not self._probe:
+            self._probe, self._basis = found, basis
+            self._bounds = bounds_of(self._backend, found or Probe(), jobs=jobs, rate=rate)
+        return self._bounds
+
+
 def bounds_of(backend: Backend, found: Probe, *, jobs: int, rate: float | None) -> Limits:
     """``jobs``: at a time, at most. ``rate``: prompt tokens that it reads in a second; None: nobody knows."""
     ollama = backend.spec.kind == "ollama"

@@ -14,7 +14,7 @@ from buffer.memory import Memory
 from buffer.names import queue_names
 from buffer.records import Limits
 from policy.inflight import OverlapLimit, in_flight_limit
-from worker.bounds import bounds_of
+from worker.bounds import Bounds
 from worker.breaker import Breaker
 from worker.learning import Learning
 from worker.stand_in import StandIn
@@ -78,6 +78,7 @@ class Engine:
         self.closed = backend.spec.spare
         """and whether it takes nothing new: it is about to be stopped, or whoever decides has not said that it runs."""
         self._limit = 0
+        self._within = Bounds(backend)
         self._loaded: frozenset[str] = frozenset()
         self._seen_at = 0.0
         self._upstream: dict[str, str] = {}
@@ -190,8 +191,8 @@ class Engine:
         return isinstance(self.flow, OverlapLimit) and self.flow.in_turn
 
     def _bounds(self) -> Limits:
-        found = self.probe or Probe()
-        return bounds_of(self.backend, found, jobs=self.flow.limit(self.clock()), rate=self.learning.slowest_prefill())
+        jobs, rate = self.flow.limit(self.clock()), self.learning.slowest_prefill()
+        return self._within.of(self.probe, jobs=jobs, rate=rate)
 
     def heeds(self, lane: str) -> bool:
         """Whether others may wait for a prompt of this lane to be read, and the store is to hear of it at once."""

@@ -32,6 +32,7 @@ class Hand:
     """One attempt: the grant, the back end, and the one way to stop it from outside."""
 
     __slots__ = (
+        "_more",
         "away",
         "before",
         "begun",
@@ -44,7 +45,6 @@ class Hand:
         "had",
         "heard",
         "job",
-        "more",
         "orphan_at",
         "pace",
         "prefilled",
@@ -95,8 +95,7 @@ class Hand:
         """Since when the store has not known it, while it answers. By the engine's clock."""
         self.upto = job.upto
         """Up to which token of its prompt, as estimated, it may be read now; 0: all of it, answer included."""
-        self.more = asyncio.Event()
-        """It may be read further, or a piece of it has come to its end."""
+        self._more: asyncio.Event | None = None
         self.had = 0
         """Up to which token its prompt has been read, as long as that is done in pieces,"""
         self.told = 0
@@ -109,6 +108,13 @@ class Hand:
         """An attempt at the same job that was given back or taken away, and may not have heard of it yet."""
         self.task: asyncio.Task[object] | None = None
         """Who is in ``stoppable``."""
+
+    @property
+    def more(self) -> asyncio.Event:
+        """It may be read further, or a piece of it has come to its end. Of use to the few that are read in pieces."""
+        if self._more is None:
+            self._more = asyncio.Event()
+        return self._more
 
     def begin(self, chat: Chat, heard: Heard) -> None:
         """``heard``: what earlier attempts had said."""
