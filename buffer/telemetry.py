@@ -87,6 +87,7 @@ class Telemetry:
         """Makes spans of requests; None: nobody wants traces."""
         self._multiprocess_dir = os.environ.get("PROMETHEUS_MULTIPROC_DIR", "")
         self.requests = self._counter("requests", "Requests by how they ended.", "api", "lane", "outcome")
+        self._requests: dict[tuple[Api, str, Outcome], Counter] = {}
         waits = self._by_lane("queue_wait_seconds", "From arrival to the first dispatch.", _WAITS_S)
         self.queue_wait = self._noted("wait", waits)
         batches = self._histogram("batch_size", "Jobs in a batch.", _BATCHES)
@@ -132,7 +133,10 @@ class Telemetry:
 
     def request_ended(self, api: Api, lane: str, outcome: Outcome) -> None:
         """Counts a request. ``lane`` is one of the lanes, or ``none`` for a request that never got one."""
-        self.requests.labels(api, lane, outcome).inc()
+        counter = self._requests.get((api, lane, outcome))
+        if counter is None:
+            counter = self._requests[api, lane, outcome] = self.requests.labels(api, lane, outcome)
+        counter.inc()
         self.recent.add(f"ended:{outcome}")
 
     def cached(self, result: CacheResult) -> None:

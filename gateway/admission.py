@@ -176,8 +176,11 @@ class Admission:
             drain.told_s = every.usual_s(ahead=every.waiting) * every.waiting / drain.waiting
 
     def _drain(self, model: str, lane: str) -> Drain:
-        drain = self._drains.setdefault((model, lane), Drain())
-        self._drains.move_to_end((model, lane))
+        drain = self._drains.get((model, lane))
+        if drain is not None:
+            self._drains.move_to_end((model, lane))
+            return drain
+        drain = self._drains[model, lane] = Drain()
         if len(self._drains) > MOST_QUEUES:
             queue, _ = self._drains.popitem(last=False)
             self._due_at.pop(queue, None)

@@ -100,9 +100,11 @@ def put_call(scope: Scope, call: Call) -> None:
     scope[_KEY] = call
 
 
-def line_of(scope: Scope) -> Line | None:
-    """The line that our server put there, if it was ours."""
-    return cast(Line | None, scope.get(_LINE))
+def take_line(scope: Scope) -> Line | None:
+    """The line that our server put there, if it was ours. It knows the scope: left there, only the collector of garbage
+    would find them.
+    """
+    return cast(Line | None, scope.pop(_LINE, None))
 
 
 def put_line(scope: MutableMapping[str, Any], line: Line) -> None:

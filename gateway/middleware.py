@@ -9,7 +9,19 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from buffer.telemetry import Api, Outcome, Telemetry
 from gateway.auth import asks_itself
-from gateway.call import AsgiApp, Call, Headers, Message, Receive, Scope, Send, answer, line_of, put_call, read_headers
+from gateway.call import (
+    AsgiApp,
+    Call,
+    Headers,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    answer,
+    put_call,
+    read_headers,
+    take_line,
+)
 from gateway.dashboard.safe import SAFE
 from gateway.door import UNAUTHORIZED, Door
 from gateway.forms import failure_answer
@@ -102,7 +114,7 @@ class Front:
             address=client[0] if client else "",
             share=holder.share if holder else 0,
             held=self._door.hold(),
-            line=line_of(scope),
+            line=take_line(scope),
         )
         hot = self._hot.get(path) if method == "POST" else None
         refused = await self._door.refuses(holder, method, path, headers)
@@ -128,6 +140,7 @@ class Front:
             raise  # for the server's log
         finally:
             call.held.let_go()
+            call.line = None
         if left:
             raise BrokenOff
 

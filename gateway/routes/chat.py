@@ -60,7 +60,7 @@ class ChatRoute:
             claim = None
             if b"idempotency-key" in call.headers:
                 claim = await beside(large, partial(Claim.of, call, owner_of(call), body, det=det))
-            chats = await beside(large, partial(self._parse, body))
+            chats = await asyncio.to_thread(self._parse, body) if large else self._parse(body)
             del body
             model = await self._model(chats)
             if (loaded := self._form.load_answer(chats[0], time.time())) is not None:
@@ -76,7 +76,7 @@ class ChatRoute:
                 if isinstance(found, Own):
                     outlives = det or claim is not None or found.first is not None
                     make = partial(self._orders, chats, model, pool, call, det=outlives, created=created, id=found.id)
-                    orders = await beside(large, make)
+                    orders = await asyncio.to_thread(make) if large else make()
                     lane = orders[0].job.lane
                     if call.span is not None:
                         call.span.job(orders[0].job)
@@ -109,10 +109,10 @@ class ChatRoute:
     def _orders(
         self, chats: Sequence[Chat], model: Model, pool: Pool, call: Call, *, det: bool, created: float, id: str = ""
     ) -> list[Order]:
-        order = partial(self._services.intake.order, model=model, pool=pool, call=call, det=det)
+        order = self._services.intake.order
         first, *others = chats
-        more = [order(chat) for chat in others]
-        return [order(first, told=tell(first, call, created, more), id=id), *more]
+        more = [order(chat, model, pool, call, det=det) for chat in others]
+        return [order(first, model, pool, call, told=tell(first, call, created, more), det=det, id=id), *more]
 
     async def _order(
         self,
