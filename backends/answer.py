@@ -147,7 +147,7 @@ class Answer:
         end = _REASONS.get(reason, "stop")
         if end == "stop" and self._mode == "hold" and not self._said and not self._calls and self._held:
             self._send(Content("".join(self._held), self.index), out)
-        if end == "stop" and any(call.sent for call in self._calls):
+        if end == "stop" and self._calls and any(call.sent for call in self._calls):
             end = "tool_calls"
         self._end(end, out)
 

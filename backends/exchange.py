@@ -86,10 +86,10 @@ def exchange(
     """The events of one request. Closing it closes the connection. Raises ``BackendError``. ``at_end``: called when
     nothing more is read.
     """
-    ask = partial(Exchange, client, path, body, reader, patience=patience, at_end=at_end)
     attempt = CURRENT.get()
     if attempt is None:
-        return ask(headers=headers)
+        return Exchange(client, path, body, reader, headers=headers, patience=patience, at_end=at_end)
+    ask = partial(Exchange, client, path, body, reader, patience=patience, at_end=at_end)
     return traced(attempt.call(path), lambda more: ask(headers={**headers, **more}))
 
 

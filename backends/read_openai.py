@@ -116,7 +116,7 @@ class CompletionReader:
             out.append(self._usage)
 
     def _payload(self, payload: bytes, out: list[Event]) -> None:
-        if payload == b"[DONE]" or payload.strip() == b"[DONE]":
+        if payload == b"[DONE]" or (payload[:1] != b"{" and payload.strip() == b"[DONE]"):
             self.over = True
             if not self.complete:
                 raise early_end(self._name, "ended the answer without a reason")
