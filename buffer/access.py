@@ -8,13 +8,14 @@ from typing import Any
 
 from redis import exceptions as errors
 
+from buffer.entries import Entry, entries_of, trims_of
 from buffer.link import COMMAND_TIMEOUT_S, EAGER_S, ONCE_S, Link
 from buffer.mending import Mending
 from buffer.scripting import by_sha, script
 from buffer.trouble import FULL, SPOILT, StoreUnavailable, Trouble, spoilt, trouble, unavailable
-from buffer.wire import Command
+from buffer.wire import Command, Wire
 
-__all__ = ["COMMAND_TIMEOUT_S", "MAX_BLOCK_S", "Command", "Entry", "Store", "StoreUnavailable", "entries_of", "trouble"]
+__all__ = ["COMMAND_TIMEOUT_S", "MAX_BLOCK_S", "Command", "Store", "StoreUnavailable", "trouble"]
 
 MAX_BLOCK_S = 30.0
 """Longest blocking read."""
@@ -23,9 +24,6 @@ EAGER_BYTES_S = 10_000_000
 
 FULL_S = 60.0
 """How long a store that was out of memory is taken to be so still."""
-
-Entry = tuple[str, dict[bytes, bytes]]
-"""A stream entry: its id, its fields."""
 
 
 class Store:
@@ -186,6 +184,19 @@ class Store:
     async def _read(self, commands: Sequence[Command], block_s: float) -> Any:
         return await self._link.read(commands, block_s)
 
+    async def attend(self, channel: str) -> Wire | None:
+        """Subscribes to a channel on which nothing is ever said: while the connection is open, scripts see that
+        somebody is there. None: that may not be.
+        """
+        wire, answer = await self._stay(("SUBSCRIBE", channel))
+        if isinstance(answer, Exception):
+            wire.close()
+            return None
+        return wire
+
+    async def _stay(self, command: Command) -> tuple[Wire, Any]:
+        return await self._link.stay(command)
+
     def ring(self, *names: str) -> None:
         """Wakes embedded readers of the streams so named: ``jobs``, ``bell``, ``ctl``, ``inbox``. A Redis wakes its
         own.
@@ -230,17 +241,3 @@ def key_of(command: Command) -> str:
         case _:
             key = command[1]
     return key.decode() if isinstance(key, bytes) else str(key)
-
-
-def trims_of(processed: Mapping[str, str]) -> list[Command]:
-    """Drops entries up to the given one of each stream. An id is an instant and a number."""
-    places = {key: id.partition("-") for key, id in processed.items()}
-    return [("XTRIM", key, "MINID", f"{at}-{int(number) + 1}") for key, (at, _, number) in places.items()]
-
-
-def entries_of(reply: Any) -> list[tuple[str, list[Entry]]]:
-    return [
-        (key.decode(), [(id.decode(), fields or {}) for id, fields in entries])
-        for key, entries in reply or ()
-        if entries
-    ]

@@ -17,6 +17,7 @@ from buffer.access import COMMAND_TIMEOUT_S, Command, Store, key_of
 from buffer.link import Link
 from buffer.reach import LOOK_S
 from buffer.trouble import NO_SLOTS, StoreUnavailable, Trouble, moved, trouble, unavailable
+from buffer.wire import Wire
 
 log = logging.getLogger("doublebuffer.buffer")
 
@@ -153,6 +154,14 @@ class ClusterStore(Store):
         link = await self._link_for(self._slot(key_of(commands[-1])))
         try:
             return await link.read(commands, block_s)
+        except StoreUnavailable:
+            self._stale = True
+            raise
+
+    async def _stay(self, command: Command) -> tuple[Wire, Any]:
+        link = await self._link_for(self._slot(key_of(command)))
+        try:
+            return await link.stay(command)
         except StoreUnavailable:
             self._stale = True
             raise

@@ -8,9 +8,11 @@ from typing import Any
 
 from redis import exceptions as errors
 
-from buffer.access import MAX_BLOCK_S, Command, Entry, Store, entries_of, trims_of
+from buffer.access import MAX_BLOCK_S, Command, Store
+from buffer.entries import Entry, entries_of, trims_of
 from buffer.link import COMMAND_TIMEOUT_S, Link
 from buffer.scripting import by_sha
+from buffer.wire import Wire
 
 
 class EmbeddedStore(Store):
@@ -99,6 +101,9 @@ class Memory:
                     result = read(result) if read is not None and result is not None else result
                 results.append(result)
         return results
+
+    async def stay(self, command: Command, within_s: float) -> tuple[Wire, Any]:
+        raise NotImplementedError("In a store of this very process nobody has to be found.")
 
     async def wait(self, commands: Sequence[Command], within_s: float) -> list[Any]:
         return await self.send(commands, within_s)

@@ -2,136 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, cast
 
-from buffer.access import Command, Store
-from buffer.control import Control, read_control
-from buffer.failures import EXPIRED, TAKEN_OVER_TOO_OFTEN, USED_UP
+from buffer.access import Command
+from buffer.control import Control, Handed, read_control
+from buffer.failures import TAKEN_OVER_TOO_OFTEN, USED_UP
 from buffer.heard import encode_said, fingerprint
-from buffer.job import LANES, End, EndKind, Lane, encode_end
-from buffer.keys import Keys
-from buffer.memory import Memory
+from buffer.job import End, EndKind, encode_end
 from buffer.outcomes import Reaped
-from buffer.records import GivenBack, Granted, Held, Limits, Piece, Pulled, ReleaseResult, Renewed
+from buffer.records import GivenBack, Held, Piece, ReleaseResult, Renewed
 from buffer.said import NOTHING_LAST, AppendResult, Chunk, Last, SettleResult
+from buffer.taking import ORDER_S, Taking, micros
 
 REAPED_AT_ONCE = 64
 """Leases that one script looks at; more would hold up the store's other clients."""
 
 
-def micros(seconds: float) -> int:
-    return round(seconds * 1_000_000)
-
-
-class Grants:
+class Grants(Taking):
     """What a worker may do to jobs. All methods raise ``StoreUnavailable``; all but pull and reap may be run twice."""
 
-    def __init__(self, store: Store, pool: str = "default") -> None:
-        self.store = store
-        self.keys = Keys(pool, store.prefix)
-        self.clock: Callable[[], int] = lambda: 0
-        """The instant given to the scripts, µs. 0, as always but in tests: the store's own clock."""
-
-    def _call(self, name: str, *args: Any) -> Command:
-        return Store.call(name, keys=[self.keys.base], args=[self.clock(), *args])
-
-    async def _run(self, name: str, *args: Any, again: bool = True, patient: bool = False) -> Any:
-        args = (self.clock(), *args)
-        return await self.store.script(name, keys=[self.keys.base], args=args, again=again, patient=patient)
-
-    async def pull(
-        self,
-        worker: str,
-        backend: str,
-        models: Sequence[str],
-        *,
-        want: int,
-        limits: Limits,
-        lease_s: float,
-        lanes: Sequence[Lane] = LANES,
-        left_by: Sequence[str] = (),
-        goes_on: bool = True,
-        memory: Memory | None = None,
-    ) -> Pulled:
-        """Up to ``want`` jobs of these models (queue names), best first, as far as they fit the limits.
-
-        ``left_by``: only those that one of these back ends has just failed and leaves to others. ``goes_on``:
-        the back end can go on with an answer that has begun. ``memory``: of one that swaps models, for which jobs of
-        other models wait.
+    async def renew(self, worker: str, jobs: Sequence[Held], lease_s: float, *, stands: bool = False) -> list[Renewed]:
+        """Keeps the leases of ``jobs``, and the worker's ``ctl`` stream, which it makes. Results in the same order.
+        ``stands``: its standing orders too; if the store has lost them, the bell rings.
         """
-        reply = await self._run(
-            "pull",
-            worker,
-            backend,
-            want,
-            limits.slots,
-            limits.kv,
-            limits.prefill,
-            limits.long,
-            limits.reserved_slots,
-            limits.kv_reserve,
-            limits.segment,
-            limits.pause_us,
-            micros(lease_s),
-            encode_end(EXPIRED),
-            int(goes_on),
-            len(left_by),
-            *left_by,
-            len(lanes),
-            *lanes,
-            *([0] if memory is None else [1 + len(memory.queues), memory.age_us, *memory.queues]),
-            *models,
-            again=False,
-        )
-        jobs = [Granted.read(fields[:-1]) for fields in reply[0]]
-        bodies = {job.id: fields[-1] for job, fields in zip(jobs, reply[0], strict=True) if fields[-1]}
-        self.store.ring("inbox")
-        notes = [note.decode() for note in reply[2]]
-        half = len(notes) // 2
-        pieces = [Piece(id.decode(), int(fence), int(upto)) for id, fence, upto in reply[3]]
-        if pieces or reply[4]:
-            self.store.ring("ctl")
-        return Pulled(jobs, reply[1], bodies, dict(zip(notes[:half], notes[half:], strict=True)), pieces, int(reply[4]))
-
-    async def idle(self, seen: dict[str, str], block_s: float = 30.0) -> bool:
-        """Waits until a job is submitted or put back, or credit is freed, since the pull that gave ``seen``. False:
-        nothing came.
-        """
-        return bool(await self.store.read_streams(seen, block_s, 1))
-
-    async def renew(self, worker: str, jobs: Sequence[Held], lease_s: float) -> list[Renewed]:
-        """Keeps the leases of ``jobs``, and the worker's ``ctl`` stream, which it makes. Results in the same order."""
         args = [part for job in jobs for part in job]
-        reply = await self._run("renew", worker, micros(lease_s), *args, patient=True)
+        holds_us = micros(ORDER_S) if stands else 0
+        reply = await self._run("renew", worker, micros(lease_s), holds_us, *args, patient=True)
         return [Renewed(status.decode(), inbox.decode(), *map(int, more)) for status, inbox, *more in reply]
-
-    async def recall(self, worker: str, backend: str, in_hand: Sequence[tuple[str, int]]) -> int:
-        """Puts back the jobs that this worker was granted for ``backend`` and knows nothing of, as after a pull whose
-        answer was lost. ``in_hand``: id and fence of the others. Not while a pull for that back end is under way.
-        """
-        reply = await self._run("recall", worker, backend, *(part for job in in_hand for part in job))
-        self.store.ring("jobs", "inbox")
-        return cast(int, reply)
 
     async def prefilled(self, jobs: Sequence[Piece]) -> int:
         """Frees the prefill credit of what has been read: ``upto`` tokens of a prompt; 0: the answer's first token has
         come. Pull afterwards: something may fit now.
         """
         return cast(int, await self._run("prefilled", *(part for job in jobs for part in job)))
-
-    async def body(self, ids: Sequence[str]) -> list[bytes | None]:
-        """The chats of jobs, as they were submitted. None: the job is gone."""
-        results = await self.store.exchange([("HGET", self.keys.job(id), "body") for id in ids])
-        for result in results:
-            if isinstance(result, Exception):
-                raise result
-        return results
-
-    async def traces(self, ids: Sequence[str]) -> list[str]:
-        """What traces jobs belong to, as ``NewJob.trace``."""
-        results = await self.store.exchange([("HGET", self.keys.job(id), "trace") for id in ids])
-        return [one.decode() if isinstance(one, bytes) else "" for one in results]
 
     def append_call(self, chunks: Sequence[Chunk]) -> Command:
         return self._call("append", *(part for chunk in chunks for part in chunk))
@@ -222,12 +126,12 @@ class Grants:
         await self._once(("XADD", self.keys.bell, "MAXLEN", 16, "*", "k", "bell"))
         self.store.ring("bell")
 
-    async def controls(self, worker: str, last_id: str, block_s: float = 30.0) -> tuple[str, list[Control]]:
+    async def controls(self, worker: str, last_id: str, block_s: float = 30.0) -> tuple[str, list[Control | Handed]]:
         """What gateways told this worker beyond ``last_id`` (first ``0-0``), and the id to go on from. Waits up to
         ``block_s``.
         """
         key = self.keys.ctl(worker)
-        controls: list[Control] = []
+        controls: list[Control | Handed] = []
         for _, entries in await self.store.read_streams({key: last_id}, block_s, 100):
             for entry_id, fields in entries:
                 last_id = entry_id

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from buffer.grants import micros
 from buffer.job import End, Failure
 from buffer.keys import SPARE_S
 from buffer.lanes import Lanes
+from buffer.taking import micros
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,9 @@ class Inbox:
             home = self.name
             if job.inbox != home:
                 job = structs.replace(job, inbox=home)
-            submitted = await self._lanes.submit(job, limit=limit)
+            # Alone here, it is likely to find an idle engine.
+            alone = len(self._followers) == 1
+            submitted = await self._lanes.submit(job, limit=limit, offer=alone)
             if submitted.status != "homeless":
                 return submitted
             await self._move_from(home)

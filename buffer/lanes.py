@@ -10,13 +10,14 @@ from typing import Any, Literal, cast
 
 from buffer.access import Command
 from buffer.failures import EXPIRED
-from buffer.grants import Grants, micros
+from buffer.grants import Grants
 from buffer.job import LANES, End, EndKind, Lane, encode_end
 from buffer.keys import BODY_S
 from buffer.outcomes import CancelResult, Requeued, Watched
 from buffer.past import Past
 from buffer.readings import Depth, Leftover, Load, Peeked, Place
 from buffer.records import JobState, NewJob, Submitted
+from buffer.taking import micros
 
 LARGE_BODY = 65536
 """Bytes above which a body is put into the record ahead of the script, so that no script carries megabytes."""
@@ -29,11 +30,13 @@ class Lanes(Grants):
     ``Lanes(store, pool="default")``; a pool's back ends, models and jobs share nothing with another's.
     """
 
-    async def submit(self, job: NewJob, *, limit: int = 0) -> Submitted:
+    async def submit(self, job: NewJob, *, limit: int = 0, offer: bool = False) -> Submitted:
         """Puts a job into its queue. ``limit``: most waiting jobs in the pool (for a background job: most of those; of
-        embeddings: most inputs); 0 = no limit.
+        embeddings: most inputs); 0 = no limit. ``offer``: it goes at once to a worker that has left a standing order,
+        if there is one; worth trying where engines are likely to be idle.
         """
-        return (await self._submit([(Past(job=job, age_us=0), limit)]))[0]
+        script = "offer" if offer and not self.store.embedded else "submit"
+        return (await self._submit([(Past(job=job, age_us=0), limit)], script=script))[0]
 
     async def restore(self, pasts: Sequence[Past], lease_s: float) -> list[Submitted]:
         """Puts jobs that the store has lost into it once more, where it does not know them better: ``restored``, else
@@ -41,7 +44,9 @@ class Lanes(Grants):
         """
         return await self._submit([(past, 0) for past in pasts], lease_s)
 
-    async def _submit(self, pasts: Sequence[tuple[Past, int]], lease_s: float = 0.0) -> list[Submitted]:
+    async def _submit(
+        self, pasts: Sequence[tuple[Past, int]], lease_s: float = 0.0, script: str = "submit"
+    ) -> list[Submitted]:
         commands: list[Command] = []
         places: list[int] = []
         for past, limit in pasts:
@@ -53,7 +58,7 @@ class Lanes(Grants):
             places.append(len(commands))
             commands.append(
                 self._call(
-                    "submit",
+                    script,
                     job.id,
                     job.model,
                     job.lane,

@@ -10,7 +10,7 @@ from redis import exceptions as errors
 
 from buffer.reach import LOOK_S, Reach
 from buffer.trouble import CAUGHT, REPLICA, StoreUnavailable, trouble, unavailable
-from buffer.wire import Command
+from buffer.wire import Command, Wire
 from buffer.wires import Ways
 
 COMMAND_TIMEOUT_S = 5.0
@@ -83,6 +83,18 @@ class Link:
             raise await self.reach.doubted(found, began_at) from error
         self.reach.heard()
         return result
+
+    async def stay(self, command: Command) -> tuple[Wire, Any]:
+        """Sends a command on a connection of its own, which stays open until closed or lost; that, and what came.
+        Nobody else suffers where that may not be: some proxies, and servers with connections enough, refuse it.
+        """
+        await self._ready(False)
+        try:
+            return await self._ways.stay(command, COMMAND_TIMEOUT_S)
+        except CAUGHT as error:
+            if (found := trouble(error)) is None:
+                raise
+            raise unavailable(found) from error
 
     async def refuse(self, error: Exception) -> StoreUnavailable | None:
         """What to raise for the error of a single command, if it is the server's and not the command's."""

@@ -36,7 +36,6 @@ import msgspec
 from buffer.access import Store
 from buffer.file_record import STORE_BYTES, STORE_FULL, NoRoom
 from buffer.files import Files
-from buffer.grants import micros
 from buffer.offline_keys import KEPT_S, READ_S, RECORD_S, RUNNERS_S, OfflineKeys, digest
 from buffer.offline_lists import ask, new_id, walk
 from buffer.offline_record import (
@@ -52,6 +51,7 @@ from buffer.offline_record import (
     undone,
 )
 from buffer.offline_work import Work
+from buffer.taking import micros
 
 __all__ = [
     "BatchError",

@@ -183,14 +183,12 @@ class Pulled:
     """Jobs that still wait for the models asked for, background ones included."""
     bodies: dict[str, bytes] = field(default_factory=dict)
     """By job: what was asked, where that is short."""
-    seen: dict[str, str] = field(default_factory=dict)
-    """When fewer came than were wanted: stream key → last entry at that instant. ``Lanes.idle`` waits for something
-    beyond it.
-    """
     pieces: list[Piece] = field(default_factory=list)
     """Of jobs in this worker's hands. The others' workers are told by their ``ctl`` streams."""
     look_in_us: int = 0
     """After so long something may go for which it is only too early; 0: there is nothing."""
+    stands: bool = False
+    """The store has a standing order of this worker for this back end."""
 
 
 @dataclass(frozen=True, slots=True)

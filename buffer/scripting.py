@@ -13,6 +13,10 @@ from functools import cache
 from importlib import resources
 
 _HEAD = "-- needs:"
+_BEGIN, _END = "local function run()", "end\nreturn run()"
+"""All behind the first piece is a function of its own: so the functions in it, which are made anew at each call, ninety
+of them in a pull, get the first piece's names by a copy; else Lua looks for each of them among all others.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +38,8 @@ def script(name: str) -> Script:
     own = (folder / f"{name}.lua").read_text(encoding="utf-8")
     head, _, _ = own.partition("\n")
     pieces = head.removeprefix(_HEAD).split() if head.startswith(_HEAD) else []
-    texts = [(folder / f"_{piece}.lua").read_text(encoding="utf-8") for piece in pieces]
-    source = "\n".join(_bare(text) for text in (*texts, own))
+    texts = [_bare((folder / f"_{piece}.lua").read_text(encoding="utf-8")) for piece in pieces]
+    source = "\n".join((*texts[:1], _BEGIN, *texts[1:], _bare(own), _END))
     return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 
@@ -55,6 +59,7 @@ SCRIPTS = (
     "hold",
     "keep",
     "leave",
+    "offer",
     "offline_create",
     "offline_drop",
     "offline_file",
@@ -77,6 +82,7 @@ SCRIPTS = (
     "retry",
     "settle",
     "signal",
+    "stand",
     "submit",
     "told",
     "watch",

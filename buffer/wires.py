@@ -25,6 +25,9 @@ class Ways(Protocol):
     async def wait(self, commands: Sequence[Command], within_s: float) -> list[Any]:
         """The same for commands that may keep the server waiting."""
 
+    async def stay(self, command: Command, within_s: float) -> tuple[Wire, Any]:
+        """Sends a command on a connection of its own, on which nothing else is sent; that, and what came."""
+
     def end_in(self, within_s: float) -> None:
         """What is under way is waited for no longer than so."""
 
@@ -66,6 +69,15 @@ class Wires:
             else:
                 # Whoever asked has left before the answer came.
                 wire.close()
+
+    async def stay(self, command: Command, within_s: float) -> tuple[Wire, Any]:
+        wire = await self._open(within_s)
+        try:
+            (result,) = await self._on(wire, [command], within_s)
+        except BaseException:
+            wire.close()
+            raise
+        return wire, result
 
     async def _on(self, wire: Wire, commands: Sequence[Command], within_s: float) -> list[Any]:
         if not commands:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 
 import msgspec
 
@@ -35,6 +35,10 @@ class Dispatch:
         self._pool = pool
         self._tasks = tasks
         self._aftermath = Aftermath(pool)
+
+    def run(self, work: Coroutine[None, None, None]) -> None:
+        """Has something done that ends in a batch."""
+        self._tasks.create_task(work)
 
     def batch(self, hands: Sequence[Hand], bodies: Sequence[bytes | None]) -> None:
         """Starts them all in this turn of the loop, so that the engine takes them in together."""

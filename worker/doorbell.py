@@ -13,11 +13,13 @@ FIRST = "0-0"
 
 
 class Doorbell:
-    """Reads the lanes' streams from their beginning, so that no submit can fall between a look and a wait."""
+    """Reads the lanes' streams from their beginning, so that no submit can fall between a look and a wait. While there
+    are standing orders, only the bell: it rings for whatever does not come by them."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         keys = pool.lanes.keys
+        self._bell = keys.bell
         self._streams = [*(keys.jobs(lane) for lane in LANES), keys.bell]
 
     async def run(self) -> None:
@@ -28,7 +30,8 @@ class Doorbell:
             await pool.listening.wait()
             pool.listening.clear()
             try:
-                news = await pool.lanes.store.read_streams(read, BLOCK_S, AT_ONCE)
+                wanted = [self._bell] if pool.standing else self._streams
+                news = await pool.lanes.store.read_streams({key: read[key] for key in wanted}, BLOCK_S, AT_ONCE)
             except StoreUnavailable:
                 pool.away()
                 # It may come back empty, and its ids begin anew.
@@ -45,7 +48,7 @@ class Doorbell:
 
 
 class Controls:
-    """Cancel, pause and go, from the gateways of the jobs in hand."""
+    """Cancel, pause and go, from the gateways of the jobs in hand; and jobs that come by standing orders."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool

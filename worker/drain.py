@@ -6,9 +6,10 @@ end has a place.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from buffer.control import Handed
 from buffer.records import Limits, Pulled
 from buffer.store import StoreUnavailable
 from buffer.timing import Backoff
@@ -19,6 +20,7 @@ from worker.firsts import report_read, unreported
 from worker.hand import Hand
 from worker.pool import Pool
 from worker.reading import half_read
+from worker.recall import recall
 
 LEFT_S = 2.0
 """How often to look while jobs wait and none was to be had: they may be left to others, by a worker that is gone when
@@ -42,11 +44,14 @@ class Drain:
         self._dispatch = dispatch
         self._window_s = pool.settings.window_ms / 1000
         self._holds = can_hold(pool.settings.window_policy, self._window_s)
+        pool.takers[engine.name] = self._take
 
     async def run(self) -> None:
         """Until the pool stops."""
         await self._pool.drain(self._turn, self._engine.wake)
         self._reads_on()
+        if self._engine.name in self._pool.standing:
+            await self._end_order()
 
     async def _turn(self) -> float | None:
         """Sends one batch, if there is one, and has prompts read further. Seconds to wait before the next look at most;
@@ -70,6 +75,8 @@ class Drain:
                 # Not even a pull: what came in between would go without its window.
                 pool.listening.set()
                 want, wait_s = 0, hold_s if hold_s else wait_s
+        if not self._holds and not engine.running:
+            await (pool.standing.keep(engine, queues, limits) if want else pool.standing.take_back(engine.name))
         yields = any(hand.engine is engine and hand.yields for hand in pool.hands.values())
         if not want and not reads and not yields:
             return wait_s
@@ -84,6 +91,9 @@ class Drain:
                 pool.listening.set()
             return sooner(wait_s, look_in_s)
         await self._send(pulled, window_s)
+        if engine.name in pool.standing and not pulled.stands:
+            pool.standing.forget(engine.name)
+            return 0
         engine.short = len(pulled.jobs) < want and pulled.waiting > 0
         engine.quiet = len(pulled.jobs) < want and pulled.waiting == 0
         if len(pulled.jobs) == want or (engine.short and unreported(pool, engine)):
@@ -130,13 +140,31 @@ class Drain:
     async def _send(self, pulled: Pulled, window_s: float) -> None:
         if pulled.jobs:
             hands = [self._pool.take(job, self._engine) for job in pulled.jobs]
-            self._pool.telemetry.batch_window.observe(window_s)
-            bodies: dict[str, bytes | None] = {**pulled.bodies}
-            if missing := [job.id for job in pulled.jobs if job.id not in bodies]:
-                bodies.update(zip(missing, await self._bodies(missing), strict=True))
-            if self._pool.telemetry.spans is not None:
-                await self._traces(hands)
-            self._dispatch.batch(hands, [bodies[job.id] for job in pulled.jobs])
+            await self._begin(hands, pulled.bodies, window_s)
+
+    async def _begin(self, hands: Sequence[Hand], known: Mapping[str, bytes], window_s: float) -> None:
+        self._pool.telemetry.batch_window.observe(window_s)
+        bodies: dict[str, bytes | None] = {**known}
+        if missing := [hand.job.id for hand in hands if hand.job.id not in bodies]:
+            bodies.update(zip(missing, await self._bodies(missing), strict=True))
+        if self._pool.telemetry.spans is not None:
+            await self._traces(hands)
+        self._dispatch.batch(hands, [bodies[hand.job.id] for hand in hands])
+
+    def _take(self, handed: Handed) -> None:
+        """A job that came by the standing order."""
+        hand = self._pool.take(handed.job, self._engine)
+        if not self._engine.able:
+            # It went down, and the order was not taken back yet.
+            hand.stop("drain")
+        bodies = {handed.job.id: handed.body} if handed.body else {}
+        self._dispatch.run(self._begin([hand], bodies, 0.0))
+
+    async def _end_order(self) -> None:
+        """What came by it and is not in hand goes back. Without the store, others take it over in time."""
+        with suppress(StoreUnavailable):
+            await self._pool.standing.take_back(self._engine.name)
+            await recall(self._pool, self._engine.name)
 
     async def _ask(self, queues: Sequence[str], want: int, limits: Limits, left_by: Sequence[str] = ()) -> Pulled:
         engine = self._engine

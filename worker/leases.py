@@ -13,6 +13,7 @@ from buffer.timing import Alarm
 from worker.firsts import report_read
 from worker.hand import Hand
 from worker.pool import Pool
+from worker.recall import recall
 
 log = logging.getLogger("doublebuffer.worker")
 
@@ -54,7 +55,7 @@ class Leases:
         hands = [each for hand in pool.hands.values() for each in hand.line()]
         held = [Held(hand.job.id, hand.job.fence, hand.engine.name) for hand in hands]
         try:
-            results = await pool.lanes.renew(pool.worker, held, pool.settings.lease_seconds)
+            results = await pool.lanes.renew(pool.worker, held, pool.settings.lease_seconds, stands=bool(pool.standing))
         except StoreUnavailable:
             self._back_at = 0.0
             raise
@@ -68,6 +69,8 @@ class Leases:
         for engine in pool.engines:
             if engine.short or pool.stopping:
                 await report_read(pool, engine)
+            if pool.standing.differs(engine):
+                engine.wake.set()
         await publish_worker(pool.lanes.store, pool.lanes.keys, self._presence(), pool.settings.lease_seconds)
         if not pool.connected.is_set() and not pool.unsure and not self._held_up():
             self._back_at = 0.0
@@ -133,11 +136,11 @@ class Leases:
             hand.stop("lost")
 
     async def _recall(self) -> None:
-        """A pull that was not answered may have been carried out: what it granted goes back to its place."""
+        """A pull that was not answered may have been carried out, and jobs may have come by a standing order: what was
+        granted and is not known here goes back to its place."""
         pool = self._pool
         for backend in list(pool.unsure):
-            in_hand = [(hand.job.id, hand.job.fence) for hand in pool.hands.values()]
-            count = await pool.lanes.recall(pool.worker, backend, in_hand)
+            count = await recall(pool, backend)
             pool.unsure.discard(backend)
             if count:
                 log.warning("%d jobs that came for %s while the store did not answer were put back", count, backend)

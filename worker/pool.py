@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from buffer.control import Control
+from buffer.control import Control, Handed
 from buffer.lanes import Lanes
 from buffer.load import BackendState, read_states
 from buffer.memory import Memory
@@ -21,6 +21,7 @@ from buffer.timing import Backoff, wait_for
 from worker.engine import Engine
 from worker.hand import Hand
 from worker.known import Known
+from worker.standing import Standing
 
 log = logging.getLogger("doublebuffer.worker")
 
@@ -38,6 +39,7 @@ class Pool:
     engines: list[Engine]
     hands: dict[str, Hand]
     """Jobs owned now, by id."""
+    standing: Standing
     cancelled: OrderedDict[str, int] = field(default_factory=OrderedDict)
     """Id → fence of jobs whose cancel came on its connection before their grant came on another; ``MOST_CANCELLED`` of
     them."""
@@ -54,9 +56,16 @@ class Pool:
     """What the workers tell of their back ends, this one included; see ``Known``."""
     known: Known = field(default_factory=Known)
     stopping: bool = False
+    takers: dict[str, Callable[[Handed], None]] = field(default_factory=dict)
+    """By back end: who takes the jobs that come by its standing order."""
+    recalled_us: int = 0
+    """What had been granted up to then and was not known here has been put back."""
 
     def away(self) -> None:
         """The store did not answer."""
+        if self.standing:
+            # What came by them may be read twice, or not at all.
+            self.unsure.update(engine.name for engine in self.engines)
         if self.connected.is_set():
             self.connected.clear()
             log.warning("the store does not answer; waiting for it")
@@ -116,8 +125,11 @@ class Pool:
             hand.stop("cancel")
         return hand
 
-    def told(self, control: Control) -> None:
+    def told(self, control: Control | Handed) -> None:
         """Word from a gateway: of a job, or to all; or from a worker that pulled for one of our back ends."""
+        if isinstance(control, Handed):
+            self._handed(control)
+            return
         if control.kind == "look":
             for engine in self.engines:
                 if engine.name == control.id:
@@ -140,6 +152,16 @@ class Pool:
             self.cancelled[control.id] = control.fence
             if len(self.cancelled) > MOST_CANCELLED:
                 self.cancelled.popitem(last=False)
+
+    def _handed(self, handed: Handed) -> None:
+        """A job came by a standing order. Not one that has been put back meanwhile; at the end all are that are not in
+        hand."""
+        job, taker = handed.job, self.takers.get(handed.backend)
+        hand = self.hands.get(job.id)
+        if taker is None or self.stopping or job.fence <= self.recalled_us:
+            return
+        if hand is None or hand.job.fence < job.fence:
+            taker(handed)
 
     def count_fallback(self, engine: Engine, queue: str) -> None:
         """A job of this queue goes to ``engine``: maybe in another's place."""

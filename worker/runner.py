@@ -34,6 +34,7 @@ from worker.health import Health
 from worker.leases import Leases
 from worker.pool import Pool
 from worker.reaper import Reaper
+from worker.standing import Standing
 
 log = logging.getLogger("doublebuffer.worker")
 
@@ -126,6 +127,7 @@ class Worker:
             telemetry=self._telemetry,
             engines=engines,
             hands=hands,
+            standing=Standing(lanes, self.name, self._settings.lease_seconds),
             renew_now=renew_now,
         )
 

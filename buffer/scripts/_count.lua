@@ -1,12 +1,12 @@
--- Of the models that `A` names from there on: those that jobs came for lately. Of most that a back end has, none ever comes.
-local function asked(A, from)
+-- Of the models that ARGV names from there on: those that jobs came for lately. Of most that a back end has, none ever comes.
+local function asked(from)
   local known, some = {}, {}
   for _, model in ipairs(call('ZRANGE', P .. 'models', 0, -1)) do
     known[model] = true
   end
-  for i = from, #A do
-    if known[A[i]] then
-      some[#some + 1] = A[i]
+  for i = from, #ARGV do
+    if known[ARGV[i]] then
+      some[#some + 1] = ARGV[i]
     end
   end
   return some

@@ -1,7 +1,7 @@
 -- An engine that loads another model in place of the one that it has (Ollama): whose jobs may go there now, as policy/placing.py has it.
 -- Its hash tells of which model the last job went there, since when, and when the swap for it began (0: not yet, jobs of another still run).
 local SWAP = 15000000
-local function memory_of(backend, flight, A)
+local function memory_of(backend, flight)
   local key = P .. 'memory:' .. backend
   local told = call('HMGET', key, 'model', 'at', 'since')
   local memory, model, at, since = {}, told[1], tonumber(told[2] or '') or -1e18, tonumber(told[3] or '') or 0
@@ -17,14 +17,14 @@ local function memory_of(backend, flight, A)
     at = now
     redis.pcall('HSET', key, 'at', int(now))
   end
-  -- What is in memory: what a look found (`A` from `first` on: how long ago, and the models); but what a job was sent for since may not be
+  -- What is in memory: what a look found (ARGV from `first` on: how long ago, and the models); but what a job was sent for since may not be
   -- there yet.
   local function in_memory(first, last)
     local found = {}
     for i = first + 1, last do
-      found[A[i]] = true
+      found[ARGV[i]] = true
     end
-    if not found[model] and now - tonumber(A[first]) < since + SWAP then
+    if not found[model] and now - tonumber(ARGV[first]) < since + SWAP then
       return {[model] = true}
     end
     return found

@@ -3,18 +3,15 @@
 -- nothing more is sent to be read, but alone.
 -- `careful_later`: so would background work, which is read with care while people are about, and for a minute after them; until
 -- `careful_at` nothing more of it is.
-local PACE_S, LARGE_BODY, HEED, HEED_S = 60, 65536, 60000000, 120
 local function sending_of(pull)
   local credit, flight, memory = pull.credit, pull.flight, pull.memory
   local load_key, pace_key, heed_key = P .. 'load:' .. pull.backend, P .. 'pace:' .. pull.backend, P .. 'heed:' .. pull.backend
-  local tags, sending = {}, {granted = {}, pieces = {}, read_later = false}
+  local till, tags, sending = int(now + pull.lease), {}, {granted = {}, pieces = {}, read_later = false}
   sending.next_at = credit.segment > 0 and tonumber(call('GET', pace_key) or '0') or 0
   -- So many tokens, or one that holds back the next for the whole pause.
   local function sent_to_be_read(tokens)
     if credit.segment > 0 then
-      local share = tokens and math.min(1, tokens / math.max(1, math.floor(credit.segment / QUARTERS))) or 1
-      sending.next_at = math.max(sending.next_at, now + pull.pause * share)
-      call('SET', pace_key, string.format('%.17g', sending.next_at), 'EX', PACE_S)
+      sending.next_at = paced(pace_key, sending.next_at, credit.segment, pull.pause, tokens)
     end
   end
   local heed
@@ -64,19 +61,21 @@ local function sending_of(pull)
     end
     return {lane = j.lane, kv = j.kv, prefill = tokens, long = j.long}
   end
+  -- Sends a job whose body is there.
   function sending.grant(j)
-    local more = call('HMGET', j.key, 'prefix', 'spent', 'started', 'tries', 'body')
-    j.backend, j.upto, j.had, j.read = pull.backend, upto_of(j), j.prompt - j.prefill, 0
+    local prefix, spent, body = unpack(call('HMGET', j.key, 'prefix', 'spent', 'body'))
+    if not body then
+      erase(j)
+      return
+    end
     out(j)
-    raise(j)
-    call('HSET', j.key, 'st', 'running', 'worker', pull.worker, 'backend', pull.backend, 'started', more[3] or int(now), 'tries',
-      int((more[4] or 0) + 1), 'upto', int(j.upto), 'had', int(j.had))
+    j.backend, j.upto, j.had = pull.backend, upto_of(j), j.prompt - j.prefill
+    j.prefix, j.spent, j.body = prefix, spent, body
+    sending.granted[#sending.granted + 1] = granted_to(pull.worker, till, j)
     if j.lane == 'background' then
       -- Asked to give way, it has: this time it was not asked yet.
       call('HDEL', j.key, 'yield')
     end
-    call('ZADD', P .. 'lease', int(now + pull.lease), j.id)
-    call('HSET', load_key, j.id, share(j))
     tags[j.model .. ':' .. j.lane] = j.tag
     flight.take({
       id = j.id, kv = j.kv, prefill = j.lane == 'fast' and 0 or j.upto - j.had, long = j.long, lane = j.lane, arr = j.arr,
@@ -94,15 +93,6 @@ local function sending_of(pull)
       heeds().till, heed.changed = now + HEED, true
     end
     pull.places.take(j)
-    mark(j, 0, 'start', j.base)
-    frame(j, 0, 'start', j.base .. ' ' .. pull.backend)
-    -- What was asked goes along, but for pictures: they would hold up the store's other clients.
-    sending.granted[#sending.granted + 1] = {
-      j.id, int(j.fence), j.model, j.lane, j.user, j.inbox, more[1] or '', j.base, more[2] or '0', int(j.fails),
-      int(j.taken), int(j.arr), int(now - j.arr), int(j.kv), int(j.prefill), int(j.long), j.det and '1' or '0',
-      int(j.deadline), int(j.cost), int(j.prompt), j.upto < j.prompt and int(j.upto) or '0',
-      #more[5] <= LARGE_BODY and more[5] or '',
-    }
   end
   -- Whether the next piece of a prompt need not wait for another prompt to be read.
   function sending.in_turn(half)
@@ -143,7 +133,7 @@ local function sending_of(pull)
     end
     return true
   end
-  -- For the next pulls: who is to be heeded, and the clocks of the queues; users whose turn lies behind them are as good as new.
+  -- For the next pulls: who is to be heeded, and the clocks of the queues.
   function sending.clocks()
     if heed and heed.changed then
       call('HSET', heed_key, 'until', int(heed.till), 'next', string.format('%.17g', heed.careful_at))
@@ -151,9 +141,7 @@ local function sending_of(pull)
     end
     for name, tag in pairs(tags) do
       local fair = P .. 'fair:' .. name
-      call('ZREMRANGEBYSCORE', fair, '-inf', int(tag))
-      call('ZADD', fair, int(tag), 'V')
-      call('EXPIRE', fair, 3600)
+      clock(fair, tag)
     end
   end
   return sending

@@ -8,7 +8,7 @@ local function look(key)
     oldest = arr
   end
 end
-for _, model in ipairs(asked(ARGV, 4)) do
+for _, model in ipairs(asked(4)) do
   if ARGV[2] ~= '' then
     note_places(ARGV[2], tonumber(ARGV[3]), model)
   end

@@ -1,4 +1,4 @@
--- needs: core job reply place enter finish
+-- needs: core job reply place bell enter finish
 -- ARGV: now, lease, hold, end of a job taken over too often. Returns: taken over, expired, dead, freed.
 local lease, hold, failed = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local AT_ONCE, MOST_TAKEN, ENTRIES = 64, 3, 8

@@ -1,7 +1,7 @@
--- needs: core job reply place enter finish
+-- needs: core job reply place bell enter finish
 -- Jobs granted to a worker that does not know of it, since the answer to its pull was lost: back to their places, as if they had
 -- never been granted. Not those that have begun to answer. ARGV: now, worker, backend, [id, fence] of jobs in hand ….
--- Returns how many.
+-- Returns how many, and now: what was granted later was left alone.
 local worker, backend = ARGV[2], ARGV[3]
 local in_hand = {}
 for i = 4, #ARGV, 2 do
@@ -26,4 +26,4 @@ for _, id in ipairs(call('HKEYS', P .. 'load:' .. backend)) do
     count = count + 1
   end
 end
-return count
+return {count, int(now)}

@@ -1,4 +1,4 @@
--- needs: core job reply place enter finish heir
+-- needs: core job reply place bell enter finish heir
 -- ARGV: now, id, fence, n, why, prefix, base, spent, most attempts, end if they are used up, how long to leave it to other
 -- back ends (why = passed: to those that can go on with an answer that has begun). Returns: waiting, ended, lost, orphan.
 local fence, why, prefix = tonumber(ARGV[3]), ARGV[5], ARGV[6]

@@ -1,5 +1,5 @@
 -- needs: core job heir
--- ARGV: now, worker, lease, [id, fence, backend] …. Returns for each job: status, inbox, with adopt: the new fence, and the
+-- ARGV: now, worker, lease, how long its standing orders hold, µs (0: it has none), [id, fence, backend] …. Returns for each job: status, inbox, with adopt: the new fence, and the
 -- number of the last event that the gateway had under the old one; up to which token its prompt may be read (0: all of it); and
 -- whether it was asked lately to give its place back.
 local worker, lease = ARGV[2], tonumber(ARGV[3])
@@ -8,8 +8,18 @@ if call('EXPIRE', ctl, 60) == 0 then
   call('XADD', ctl, '*', 'k', 'open')
   call('EXPIRE', ctl, 60)
 end
+local holds = tonumber(ARGV[4])
+if holds > 0 then
+  if call('PEXPIRE', P .. 'orders:' .. worker, math.ceil(holds / 1000)) == 1 then
+    call('ZADD', P .. 'standing', int(now + holds), worker)
+    call('PEXPIRE', P .. 'standing', math.ceil(holds / 1000))
+  else
+    -- The store has lost them. Whoever trusts in them has to hear of that.
+    call('XADD', P .. 'bell', 'MAXLEN', 16, '*', 'k', 'order')
+  end
+end
 local results = {}
-for i = 4, #ARGV, 3 do
+for i = 5, #ARGV, 3 do
   local j, fence, backend = read(ARGV[i]), tonumber(ARGV[i + 1]), ARGV[i + 2]
   local result
   if not j or j.fence < fence then

@@ -1,4 +1,4 @@
--- needs: core job reply place enter
+-- needs: core job reply place bell enter
 -- ARGV: now, id, fence seen, snapshot, base, spent, inbox. Returns: status, fence.
 local j = read(ARGV[2])
 if not j then

@@ -1,4 +1,4 @@
--- needs: core job place reply enter
+-- needs: core job place reply bell enter
 -- A job that was given up is tried again from its beginning. ARGV: now, id. Returns: queued, open, gone, without body.
 local j = read(ARGV[2])
 if not j then

@@ -1,4 +1,4 @@
--- needs: core job reply place enter finish
+-- needs: core job reply place bell enter finish
 -- A gateway's jobs: their lives are begun anew, their frames come to the inbox named, those that waited too long end, and one that has
 -- lost its place or its lease, by whatever hand, gets it back.
 -- ARGV: now, inbox, expired end, id …. Returns: whether the inbox was there, then state and fence for each job.

@@ -208,12 +208,12 @@ async def test_jobs_that_a_worker_does_not_know_of_go_back_to_their_places(lanes
     await pull(lanes, worker="w2")
     await lanes.append([chunk(begun, 1, "text")])
     await lanes.cancel("b")
-    assert await lanes.recall("w", "b", [(known.id, known.fence)]) == 2
+    assert (await lanes.recall("w", "b", [(known.id, known.fence)])).jobs == 2
     assert (await lanes.place("a")).state == "waiting"
     assert (await kinds(lanes, "a"))[-1] == (f"{a.fence}-1", "again")
     assert {"again", "cancelled"} <= {frame["k"] for frame in await frames(lanes)}
     assert (await kinds(lanes, "b"))[-1] == (f"{b.fence}-1", "cancelled")
-    assert await lanes.recall("w", "b", [(known.id, known.fence)]) == 0
+    assert (await lanes.recall("w", "b", [(known.id, known.fence)])).jobs == 0
     for id in ("known", "begun", "elsewhere", "others"):
         assert (await lanes.place(id)).state == "running"
     assert await lanes.append([chunk(a, 1, "late")]) == ["lost"]
@@ -225,7 +225,7 @@ async def test_an_attempt_of_before_is_not_the_one_that_a_lost_pull_gave(lanes: 
     granted = await running(lanes)
     await lanes.requeue("a", granted.fence, snapshot="", base="", spent=0, inbox=INBOX)
     await pull(lanes)
-    assert await lanes.recall("w", "b", [("a", granted.fence)]) == 1
+    assert (await lanes.recall("w", "b", [("a", granted.fence)])).jobs == 1
     assert await ids(lanes) == ["a"]
 
 
@@ -233,7 +233,7 @@ async def test_what_it_is_to_go_on_from_is_kept(lanes: Lanes) -> None:
     granted = await running(lanes)
     await lanes.release("a", granted.fence, 1, GivenBack("drain", SAID, spent=5))
     await pull(lanes)
-    assert await lanes.recall("w", "b", []) == 1
+    assert (await lanes.recall("w", "b", [])).jobs == 1
     assert fold(await lanes.reply("a")).whole() == SAID
     (again,) = (await pull(lanes)).jobs
     assert (again.prefix, again.base, again.spent) == (encode_said(SAID), fingerprint(SAID), 5)

@@ -149,7 +149,7 @@ async def _drained(lanes: Lanes, clock: Clock, a: Granted) -> None:
 
 
 async def _unknown(lanes: Lanes, clock: Clock, a: Granted) -> None:
-    assert await lanes.recall("w", "b", []) == 1
+    assert (await lanes.recall("w", "b", [])).jobs == 1
 
 
 async def _asked_for_again(lanes: Lanes, clock: Clock, a: Granted) -> None:

@@ -20,6 +20,7 @@ from tests.buffer.jobs import (
     record,
     running,
 )
+from tests.rig.doorbell import Doorbell
 
 W = 60_000_000
 
@@ -39,7 +40,6 @@ async def test_a_granted_job_is_leased_carried_and_announced(lanes: Lanes) -> No
         "",
         0,
     )
-    assert pulled.seen == {}
     fields = await record(lanes, "a")
     assert (fields["st"], fields["worker"], fields["backend"], fields["n"]) == ("running", "w", "b", "0")
     assert await lanes.store.redis.zscore(lanes.keys.lease, "a") == clock.now + LEASE_S * 1_000_000
@@ -162,17 +162,13 @@ async def test_a_job_past_its_deadline_expires(lanes: Lanes) -> None:
     assert await record(lanes, "a") | {"st": "done"} == await record(lanes, "a")
 
 
-async def test_what_waits_and_what_was_seen_is_told(lanes: Lanes) -> None:
+async def test_what_waits_is_told(lanes: Lanes) -> None:
     await ready(lanes)
     for i in range(3):
         await lanes.submit(job(f"j{i}"))
     await lanes.submit(job("back", lane="background"))
     pulled = await pull(lanes, 3, limits=Limits(slots=2))
     assert (len(pulled.jobs), pulled.waiting) == (2, 2)
-    assert set(pulled.seen) == {
-        *(lanes.keys.jobs(lane) for lane in ("thinking", "fast", "normal", "slow", "background")),
-        lanes.keys.bell,
-    }
 
 
 async def test_taken_back_it_keeps_its_place(lanes: Lanes) -> None:
@@ -191,9 +187,10 @@ async def test_so_many_are_ended_at_once_and_the_rest_by_coming_again(lanes: Lan
     clock.forward(2)
     await lanes.submit(job("last"))
     left = []
+    bell = await Doorbell.now(lanes)
     while not (pulled := await pull(lanes, 2)).jobs:
         left.append(pulled.waiting)
         async with asyncio.timeout(2):
-            assert await lanes.idle(pulled.seen, 20)
+            assert await bell.rings()
     assert left == [87, 23]
     assert [granted.id for granted in pulled.jobs] == ["last"]

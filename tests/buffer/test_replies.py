@@ -15,6 +15,7 @@ from buffer.records import GivenBack, Granted
 from buffer.replies import ReplyWriter
 from tests.buffer.jobs import chunk, is_quiet, job, kinds, pull, record, words
 from tests.buffer.running import answer, beside, submitted, until
+from tests.rig.doorbell import Doorbell
 
 
 async def test_many_answers_arrive_whole_and_in_order(lanes: Lanes, inbox: Inbox) -> None:
@@ -30,12 +31,13 @@ async def test_many_answers_arrive_whole_and_in_order(lanes: Lanes, inbox: Inbox
 
     async def worker() -> None:
         async with asyncio.TaskGroup() as group:
+            bell = await Doorbell.now(lanes)
             while True:
                 pulled = await pull(lanes, 8)
                 for granted in pulled.jobs:
                     group.create_task(work(granted))
                 if not pulled.jobs:
-                    await lanes.idle(pulled.seen)
+                    await bell.rings()
 
     async with beside(inbox.run, writer.run, worker):
         followers = [await submitted(inbox, id) for id in asked]

@@ -12,16 +12,18 @@ from tests.buffer.jobs import (
     pull,
     ready,
 )
+from tests.rig.doorbell import Doorbell
 
 W = 60_000_000
 
 
 async def test_an_idle_worker_wakes_at_a_submit(lanes: Lanes) -> None:
     await lanes.create_inbox(INBOX)
-    pulled = await pull(lanes)
-    assert not await lanes.idle(pulled.seen, 0.05)
+    bell = await Doorbell.now(lanes)
+    await pull(lanes)
+    assert not await bell.rings(0.05)
     async with asyncio.TaskGroup() as group:
-        waiting = group.create_task(lanes.idle(pulled.seen, 20))
+        waiting = group.create_task(bell.rings())
         await asyncio.sleep(0)
         await lanes.submit(job("a"))
         async with asyncio.timeout(2):
@@ -30,16 +32,17 @@ async def test_an_idle_worker_wakes_at_a_submit(lanes: Lanes) -> None:
 
 async def test_a_submit_between_pull_and_waiting_is_not_missed(lanes: Lanes) -> None:
     await at_home(lanes)
-    pulled = await pull(lanes)
+    bell = await Doorbell.now(lanes)
+    await pull(lanes)
     await lanes.submit(job("a"))
     async with asyncio.timeout(2):
-        assert await lanes.idle(pulled.seen, 20)
+        assert await bell.rings()
 
 
 async def test_the_bell_wakes_too(lanes: Lanes) -> None:
-    pulled = await pull(lanes)
+    bell = await Doorbell.now(lanes)
     async with asyncio.TaskGroup() as group:
-        waiting = group.create_task(lanes.idle(pulled.seen, 20))
+        waiting = group.create_task(bell.rings())
         await asyncio.sleep(0)
         await lanes.ring_bell()
         async with asyncio.timeout(2):

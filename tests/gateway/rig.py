@@ -26,6 +26,7 @@ from buffer.store import Store, open_store
 from buffer.telemetry import Telemetry
 from gateway.app import create_app
 from gateway.delivery import Timing
+from tests.rig.doorbell import Doorbell
 
 MODEL = "qwen3:0.6b"
 PLAIN = "llama3.2:1b"
@@ -71,13 +72,14 @@ class Hands:
         """Waits for a job and takes it; the last of ``count``."""
         want = len(self.granted) + count
         async with asyncio.timeout(10):
+            bell = await Doorbell.now(self.lanes)
             while len(self.granted) < want:
                 pulled = await self.pull_once(want - len(self.granted))
                 for job in pulled.jobs:
                     self.replies.attach(job)
                     self.granted.append(job)
                 if not pulled.jobs:
-                    await self.lanes.idle(pulled.seen, block_s=1)
+                    await bell.rings(1)
         return self.granted[-1]
 
     async def pull_once(self, want: int = 1) -> Pulled:

@@ -12,8 +12,8 @@ BROKEN = {
     "append without its number": ("append", "elseif tonumber(v[3]) + 1 ~= first then", "elseif false then"),
     "settle without its fence": ("settle", "if j.fence > fence then", "if false then"),
     "requeue under the old fence": ("requeue", "raise(j)\n", ""),
-    "restore under the old fence": ("submit", "j.fence = math.max(now, floor + 1, ", "j.fence = math.max(floor, "),
-    "pull never by who has waited for too long": ("_pulling", "if due and due_at < j.arr then", "if false then"),
+    "restore under the old fence": ("_submitting", "j.fence = math.max(now, floor + 1, ", "j.fence = math.max(floor, "),
+    "pull never by who has waited for too long": ("pull", "if due and due_at < j.arr then", "if false then"),
     "pull above the memory": ("_credit", "load.kv + need.kv > kv_room", "false"),
     "a piece that its load does not have": (
         "_sending",

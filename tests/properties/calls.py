@@ -38,7 +38,7 @@ def owned(call: Call) -> list[tuple[str, int]]:
         case "append":
             start, step = 1, 5
         case "renew":
-            start, step = 3, 3
+            start, step = 4, 3
         case "settle" | "release":
             return [(str(call.args[1]), int(call.args[2]))]
         case _:

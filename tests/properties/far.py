@@ -13,6 +13,7 @@ from redis.exceptions import ConnectionError as ConnectionLost
 
 from buffer.access import Command, Store
 from buffer.link import Link
+from buffer.wire import Wire
 
 if TYPE_CHECKING:
     from tests.properties.world import World
@@ -61,6 +62,11 @@ class Far:
                 del self._limits[limit]
 
     wait = send
+
+    async def stay(self, command: Command, within_s: float) -> tuple[Wire, Any]:
+        """See ``buffer.wires.Ways``. Raises redis-py's ``ConnectionError``."""
+        await self.awake()
+        raise ConnectionLost("Nobody stays here.")
 
     def end_in(self, within_s: float) -> None:
         until_s = asyncio.get_running_loop().time() + within_s

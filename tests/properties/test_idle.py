@@ -24,8 +24,8 @@ WORKERS = 2
 PRESENCE = ("worker", "workers", "state", "states")
 PRESSED = 5
 """Parts ahead of the command that ``press`` runs."""
-RENEWS_NOTHING = 7
-"""Parts of the command: name, hash, number of keys, base, instant, worker, lease."""
+RENEWS_NOTHING = 8
+"""Parts of the command: name, hash, number of keys, base, instant, worker, lease, how long its orders hold."""
 
 
 def what(command: str, names: dict[str, str]) -> str:

@@ -139,9 +139,9 @@ async def test_an_idle_worker_asks_for_nothing(store: Store, door: Gate, monkeyp
             pulls += 1
             return await pull(*args, **more)  # type: ignore[arg-type]
 
-        async def renewed(*args: object) -> object:
+        async def renewed(*args: object, **more: object) -> object:
             renewals.release()
-            return await renew(*args)  # type: ignore[arg-type]
+            return await renew(*args, **more)  # type: ignore[arg-type]
 
         monkeypatch.setattr(lanes, "renew", renewed)
         await renewals.acquire()

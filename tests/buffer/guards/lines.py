@@ -23,9 +23,14 @@ WAIVED = {
     "_finish: if j.entry ~= '' then": NEVER,
     "_finish: redis.pcall('XADD', P .. 'dead', 'MAXLEN', '~', '1000', '*', 'id', id, 'model', model, 'lane', lane, "
     "'user', user,": "the last write of its script, which must not fail after the others",
+    "_flight: if flight.halves == 0 then": SAVES,
+    "_flight: if upto >= one.prompt then": SAVES,
     "_flight: if not looked[half.id] then": LEADS,
     "_place: local function raise(j, ...)": "where it is told what that is",
-    "_queues: if call('EXISTS', P .. 'wait:' .. name) == 1 then": SAVES,
+    "_submitting: if call('ZADD', fair, int(j.tag + j.cost), 'u:' .. user, int(j.tag), 'l:' .. user) > 0 then": SAVES,
+    "_queues: if q.top == nil then": SAVES,
+    "_queues: if q.turn == nil then": SAVES,
+    "_queues: if top_of(q) then": SAVES,
     "_queues: if not best then": LEADS,
     "_seek: while true do": LEADS,
     "offline_settle: if #new == 0 then": SAVES,
@@ -33,8 +38,9 @@ WAIVED = {
     "peek: if some > 0 then": SAVES,
     "peek: if quiet > 0 then": SAVES,
     "_sending: if not heed then": SAVES,
-    "_pulling: if not c then": LEADS,
-    "_pulling: while true do": LEADS,
+    "pull: if homes[inbox] == nil then": SAVES,
+    "pull: if not c then": LEADS,
+    "pull: while true do": LEADS,
     "settle: if ARGV[13] ~= '' then": SAVES,
 }
 """Lines without a test of their own, as they stand in the files → why."""

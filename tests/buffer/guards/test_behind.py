@@ -34,7 +34,7 @@ async def test_who_only_peeks_has_them_noted_too(lanes: Lanes) -> None:
     assert await ids_in(lanes, "places:m") == ["b"]
 
 
-@guard("_pulling", "stands_in == 0 and credit.slots or 0", "credit.slots")
+@guard("pull", "stands_in == 0 and credit.slots or 0", "credit.slots")
 async def test_nobody_waits_for_one_that_works_in_place_of_others_only(lanes: Lanes) -> None:
     await two(lanes)
     await lanes.submit(job("a"))
@@ -44,7 +44,7 @@ async def test_nobody_waits_for_one_that_works_in_place_of_others_only(lanes: La
     assert await ids(lanes, limits=FOUR) == ["b"]
 
 
-@guard("_places", "if call('HGET', key, backend) ~= int(slots) then", "if false then")
+@guard("_places", "if tonumber(call('HGET', key, backend) or '') ~= slots then", "if false then")
 async def test_places_are_noted_and_their_changes(lanes: Lanes) -> None:
     await ready(lanes)
     await lanes.submit(job("a"))
@@ -55,7 +55,7 @@ async def test_places_are_noted_and_their_changes(lanes: Lanes) -> None:
     assert 0 < await lanes.store.redis.ttl(lanes.keys.places("m")) <= 3600
 
 
-@guard("_places", "if call('HGET', key, backend) ~= int(slots) then", "if true then")
+@guard("_places", "if tonumber(call('HGET', key, backend) or '') ~= slots then", "if true then")
 async def test_they_are_not_written_where_nothing_changed(lanes: Lanes) -> None:
     await ready(lanes)
     await lanes.submit(job("a"))
@@ -108,12 +108,12 @@ async def test_nor_for_one_that_has_gone_back_to_its_place(lanes: Lanes) -> None
     assert await ids(lanes, limits=FOUR) == ["sibling"]
 
 
-@guard("_pulling", "or left_to_others(j)", "or false")
-@guard("_pulling", "if us > 0 then", "if false then")
-@guard("_pulling", "if at and at >= now and (not look_at or at < look_at) then", "if false then")
-@guard("_pulling", "at and at >= now", "at >= now", where="if at and at >= now and (not look_at or at < look_at) then")
+@guard("pull", "or left_to_others(j)", "or false")
+@guard("pull", "if us > 0 then", "if false then")
+@guard("pull", "if at and at >= now and (not look_at or at < look_at) then", "if false then")
+@guard("pull", "at and at >= now", "at >= now", where="if at and at >= now and (not look_at or at < look_at) then")
 @guard(
-    "_pulling",
+    "pull",
     "(not look_at or at < look_at)",
     "not look_at",
     where="if at and at >= now and (not look_at or at < look_at) then",
@@ -131,7 +131,7 @@ async def test_it_is_told_when_to_look_for_the_first_of_them(lanes: Lanes) -> No
     assert granted.id == "any"
 
 
-@guard("_pulling", "stands_in == 0 and elsewhere", "elsewhere")
+@guard("pull", "stands_in == 0 and elsewhere", "elsewhere")
 async def test_who_stands_in_leaves_nothing_to_others(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await _leads(lanes, clock)
@@ -149,7 +149,7 @@ async def test_full_memory_stops_no_pull_for_another_model(lanes: Lanes) -> None
         assert await ids(lanes) == ["a"]
 
 
-@guard("_pulling", "left_count >= MOST_LEFT or ", "")
+@guard("pull", "left_count >= MOST_LEFT or ", "")
 async def test_no_more_than_sixty_four_are_left_by_one_pull(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await _leads(lanes, clock)

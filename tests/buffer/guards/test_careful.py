@@ -12,7 +12,7 @@ from tests.buffer.losing import DONE
 SEGMENT = Limits(slots=9, segment=400, pause_us=100_000)
 """Its least piece is a hundred tokens; with care, a piece has fifty at most."""
 WAITS = " and not sending.waits_behind(j.lane, need.prefill)"
-GRANTED = " then\n        sending.grant(j)\n      else\n"
+GRANTED = " then\n      grant(j)\n    else\n"
 
 
 async def person(lanes: Lanes, *, read: bool = True, id: str = "p", **fields: object) -> Granted:
@@ -42,9 +42,9 @@ async def upto(lanes: Lanes, id: str = "b", prefill: int = 300) -> int | None:
     return None if granted is None else granted.upto
 
 
-@guard("_credit", "math.floor(segment / CARE)", "segment")
-@guard("_credit", "careful and careful_segment(credit.segment) or credit.segment", "credit.segment")
-@guard("_credit", "careful and segment or piece_tokens(had, segment, credit.free)", "piece_tokens(had, segment, 0.5)")
+@guard("_segment", "math.floor(segment / CARE)", "segment")
+@guard("_segment", "careful and careful_segment(credit.segment) or credit.segment", "credit.segment")
+@guard("_segment", "careful and segment or piece_tokens(had, segment, credit.free)", "piece_tokens(had, segment, 0.5)")
 async def test_its_pieces_are_small_while_people_are_about(lanes: Lanes) -> None:
     await about(lanes)
     assert await upto(lanes) == 50
@@ -157,7 +157,7 @@ async def test_a_person_waits_for_no_pause_of_its(lanes: Lanes) -> None:
 
 
 @guard("_sending", "CARE_AHEAD * careful_segment(credit.segment)", "1000")
-@guard("_pulling", WAITS, "", where=WAITS + GRANTED + "        leave")
+@guard("pull", WAITS, "", where=WAITS + GRANTED + "      leave")
 async def test_two_pieces_at_a_time(lanes: Lanes) -> None:
     clock = await about(lanes)
     for id, expected in (("b", 50), ("c", 50), ("d", None)):
@@ -211,7 +211,7 @@ async def test_a_person_waits_for_no_piece_of_its(lanes: Lanes) -> None:
     assert went(await pull(lanes, limits=SEGMENT)) == ["d"]
 
 
-@guard("_pulling", WAITS, "", where=WAITS + GRANTED + "        bar")
+@guard("pull", WAITS, "", where=WAITS + GRANTED + "      bar")
 async def test_what_is_beyond_its_owners_share_waits_too(lanes: Lanes) -> None:
     await about(lanes)
     ours = {"lane": "background", "owner": "o", "share": 1}

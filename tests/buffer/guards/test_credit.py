@@ -13,7 +13,7 @@ FULL = "load.kv + need.kv > kv_room"
 ONE_LONG = Limits(slots=9, long=1)
 KEPT = Limits(slots=2, reserved_slots=1)
 MAY = "may(j, need) and not sending.waits_behind(j.lane, need.prefill)"
-HERE = f"    if {MAY} then\n        sending.grant(j)\n      else\n        "
+HERE = f"    if {MAY} then\n      grant(j)\n    else\n      "
 
 
 async def _then(lanes: Lanes, first: dict[str, Any], second: dict[str, Any], **limits: int) -> bool:
@@ -126,13 +126,13 @@ async def test_a_job_larger_than_the_prefill_credit_runs_alone(lanes: Lanes) -> 
     assert await _then(lanes, {}, {"prefill": 150}, prefill=100)
 
 
-@guard("_pulling", "may(j, need)", "true", where=HERE + "leave")
-@guard("_pulling", " and fits(need, flight.all, credit)\n", "\n")
+@guard("pull", "may(j, need)", "true", where=HERE + "leave")
+@guard("pull", " and fits(need, flight.all, credit)\n", "\n")
 async def test_what_does_not_fit_stays(lanes: Lanes) -> None:
     assert not await _then(lanes, {"long": True}, {"long": True}, long=1)
 
 
-@guard("_pulling", "looked_count >= LOOK or ", "")
+@guard("pull", "looked_count >= LOOK or ", "")
 async def test_of_many_that_do_not_fit_sixteen_are_looked_at(lanes: Lanes) -> None:
     await ready(lanes)
     await running(lanes, "first", long=True)
@@ -143,7 +143,7 @@ async def test_of_many_that_do_not_fit_sixteen_are_looked_at(lanes: Lanes) -> No
 
 
 @guard("_queues", "q.looks < LOOK_LANE and ", "")
-@guard("_pulling", "        if q.model == j.model and", "        if false and")
+@guard("pull", "        if q.model == j.model and", "        if false and")
 async def test_of_one_queue_four_are_looked_at(lanes: Lanes) -> None:
     await ready(lanes)
     await running(lanes, "first", long=True)
@@ -153,9 +153,9 @@ async def test_of_one_queue_four_are_looked_at(lanes: Lanes) -> None:
     assert await ids(lanes, limits=ONE_LONG) == []
 
 
-@guard("_pulling", "if q.model == j.model and q.lane == j.lane then", "if true then")
-@guard("_pulling", "q.model == j.model and q.lane == j.lane", "q.model == j.model")
-@guard("_pulling", "q.model == j.model and q.lane == j.lane", "q.lane == j.lane")
+@guard("pull", "if q.model == j.model and q.lane == j.lane then", "if true then")
+@guard("pull", "q.model == j.model and q.lane == j.lane", "q.model == j.model")
+@guard("pull", "q.model == j.model and q.lane == j.lane", "q.lane == j.lane")
 async def test_and_four_of_another(lanes: Lanes) -> None:
     await ready(lanes)
     await running(lanes, "first", long=True)
@@ -183,7 +183,7 @@ async def _reserved(lanes: Lanes) -> Clock:
     return clock
 
 
-@guard("_pulling", " and somebody_waited(models) then", " then")
+@guard("pull", " and somebody_waited(models) then", " then")
 @guard("_queues", "(due - arr) / 4", "0")
 async def test_a_place_is_kept_free_while_nobody_waits_long_for_it(lanes: Lanes) -> None:
     clock = await _reserved(lanes)
@@ -191,7 +191,7 @@ async def test_a_place_is_kept_free_while_nobody_waits_long_for_it(lanes: Lanes)
     assert await ids(lanes, limits=KEPT) == []
 
 
-@guard("_pulling", "and somebody_waited(models) then", "and false then")
+@guard("pull", "and somebody_waited(models) then", "and false then")
 @guard("_queues", "return arr and now - arr >", "return arr and false and now - arr >")
 async def test_then_it_is_given_up(lanes: Lanes) -> None:
     clock = await _reserved(lanes)
@@ -199,7 +199,7 @@ async def test_then_it_is_given_up(lanes: Lanes) -> None:
     assert await ids(lanes, limits=KEPT) == ["a"]
 
 
-@guard("_pulling", "if credit.kv == 0 and credit.reserved", "if credit.reserved")
+@guard("pull", "if credit.kv == 0 and credit.reserved", "if credit.reserved")
 async def test_not_where_the_engine_tells_its_memory(lanes: Lanes) -> None:
     clock = await _reserved(lanes)
     clock.forward(15.1)

@@ -93,9 +93,9 @@ async def test_not_for_one_that_would_have_to_load_its_model_first(lanes: Lanes)
     assert await ids(lanes, limits=FOUR) == ["a"]
 
 
-@guard("_pulling", "if j.near ~= '' and j.near ~= backend then", "if false then")
-@guard("_pulling", "if j.near ~= '' and j.near ~= backend then", "if j.near ~= backend then")
-@guard("_pulling", "if j.near ~= '' and j.near ~= backend then", "if j.near ~= '' then")
+@guard("pull", "if j.near ~= '' and j.near ~= backend then", "if false then")
+@guard("pull", "if j.near ~= '' and j.near ~= backend then", "if j.near ~= backend then")
+@guard("pull", "if j.near ~= '' and j.near ~= backend then", "if j.near ~= '' then")
 async def test_elsewhere_all_of_its_prompt_is_new(lanes: Lanes) -> None:
     clock = await two(lanes)
     for name, near in (("away", "other"), ("home", "b"), ("any", "")):

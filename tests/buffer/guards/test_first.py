@@ -11,7 +11,7 @@ from tests.buffer.jobs import ids, job, pull, ready, running
 
 MEMORY = Limits(slots=9, kv=1000)
 HALF = "short.jobs + 1 > math.floor(credit.slots * SHORT_SHARE)"
-JUMPS = "jumps = short and may_go_first(need_of(short), flight.some(-1, true), credit)"
+JUMPS = "jumps = short and may_go_first(need_of(short), flight.short, credit)"
 
 
 async def _older(lanes: Lanes, *shorts: dict[str, Any], **fields: Any) -> None:
@@ -23,7 +23,7 @@ async def _older(lanes: Lanes, *shorts: dict[str, Any], **fields: Any) -> None:
         await lanes.submit(job(f"s{number}", offset_us=5_000_000, user=f"s{number}", **more))
 
 
-@guard("_pulling", JUMPS, "jumps = false")
+@guard("pull", JUMPS, "jumps = false")
 @guard("_queues", "open(q, quiet, short)", "open(q, quiet)", where="    if open(q, quiet, short) then\n      local top")
 async def test_a_short_job_goes_before_who_has_waited_for_longer(lanes: Lanes) -> None:
     await _older(lanes, {})
@@ -31,7 +31,7 @@ async def test_a_short_job_goes_before_who_has_waited_for_longer(lanes: Lanes) -
 
 
 @guard("_credit", HALF, "false")
-@guard("_flight", "one.arr > after and (not short or", "one.arr > after + 2^52 and (not short or")
+@guard("_flight", "if first_class(one.lane) then\n      add", "if false then\n      add")
 async def test_only_for_half_of_the_places(lanes: Lanes) -> None:
     await _older(lanes, {}, {})
     assert await ids(lanes, 2, limits=Limits(slots=3)) == ["s0", "older"]
@@ -55,7 +55,7 @@ async def test_where_memory_is_not_told_half_of_the_places_count(lanes: Lanes) -
     assert await ids(lanes, limits=Limits(slots=9)) == ["s0"]
 
 
-@guard("_flight", "(not short or first_class(one.lane))", "true")
+@guard("_flight", "if first_class(one.lane) then\n      add", "if true then\n      add")
 async def test_what_others_have_is_not_counted(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await running(lanes, "first", lane="slow")
@@ -66,7 +66,7 @@ async def test_what_others_have_is_not_counted(lanes: Lanes) -> None:
     assert await ids(lanes, limits=Limits(slots=3)) == ["short"]
 
 
-@guard("_pulling", "if not first or (short and not jumps", "if not first or (not jumps")
+@guard("pull", "if not first or (short and not jumps", "if not first or (not jumps")
 async def test_one_that_expires_at_the_head_of_a_short_lane_ends_once(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await lanes.submit(job("a", timeout_us=1000))
@@ -75,13 +75,13 @@ async def test_one_that_expires_at_the_head_of_a_short_lane_ends_once(lanes: Lan
     assert (await lanes.place("a")).state == "done"
 
 
-@guard("_pulling", "if not first or (short and not jumps and short.id ~= c.id) then", "if not first then")
+@guard("pull", "if not first or (short and not jumps and short.id ~= c.id) then", "if not first then")
 async def test_where_it_may_not_the_lowest_score_goes(lanes: Lanes) -> None:
     await _older(lanes, {})
     assert await ids(lanes, limits=Limits(slots=1)) == ["older"]
 
 
-@guard("_pulling", "if due_looks < LOOK_LANE then", "if true then")
+@guard("pull", "due_looks < LOOK_LANE and ", "")
 async def test_of_those_that_waited_for_too_long_four_are_looked_at(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await running(lanes, "first", long=True)
@@ -92,7 +92,7 @@ async def test_of_those_that_waited_for_too_long_four_are_looked_at(lanes: Lanes
     assert await ids(lanes, limits=Limits(slots=9, long=1)) == ["small"]
 
 
-@guard("_pulling", "by_due, jumps = 1, false", "by_due, jumps, due_looks = 0, false, due_looks + 1")
+@guard("pull", "by_due, jumps = 1, false", "by_due, jumps, due_looks = 0, false, due_looks + 1")
 async def test_those_that_fit_are_not_counted(lanes: Lanes) -> None:
     clock = await ready(lanes)
     for number in range(6):
@@ -102,7 +102,7 @@ async def test_those_that_fit_are_not_counted(lanes: Lanes) -> None:
     assert await ids(lanes, 6) == [f"due{number}" for number in range(6)]
 
 
-@guard("_pulling", "if not c then\n      return", "if false then\n      return")
+@guard("pull", "if not c then\n    return", "if false then\n    return")
 async def test_where_nobody_waits_nothing_is_granted(lanes: Lanes) -> None:
     await ready(lanes)
     assert (await pull(lanes)).jobs == []

@@ -25,7 +25,7 @@ async def full(lanes: Lanes) -> AsyncIterator[None]:
         await lanes.store.redis.config_set("maxmemory", "0")
 
 
-@guard("_pulling", "if call('SISMEMBER', P .. 'backends', backend) == 0 then", "if true then", servers_only=True)
+@guard("pull", "if call('SISMEMBER', P .. 'backends', backend) == 0 then", "if true then", servers_only=True)
 async def test_jobs_start(lanes: Lanes) -> None:
     await swept(lanes)
     await running(lanes, "first")

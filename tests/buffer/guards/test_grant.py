@@ -14,21 +14,21 @@ async def _failed_here(lanes: Lanes) -> None:
     await give_back(lanes, granted, "error", leave_s=2.0)
 
 
-@guard("_pulling", "j.left == backend and now < j.left_until", "false")
+@guard("pull", "j.left == backend and now < j.left_until", "false")
 async def test_a_job_that_failed_at_a_back_end_is_left_to_others(lanes: Lanes) -> None:
     await ready(lanes)
     await _failed_here(lanes)
     assert await ids(lanes) == []
 
 
-@guard("_pulling", "j.left == backend and now < j.left_until", "now < j.left_until")
+@guard("pull", "j.left == backend and now < j.left_until", "now < j.left_until")
 async def test_others_may_have_it(lanes: Lanes) -> None:
     await ready(lanes)
     await _failed_here(lanes)
     assert await ids(lanes, backend="other") == ["a"]
 
 
-@guard("_pulling", "j.left == backend and now < j.left_until", "j.left == backend")
+@guard("pull", "j.left == backend and now < j.left_until", "j.left == backend")
 async def test_it_is_not_left_to_others_for_ever(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await _failed_here(lanes)
@@ -36,41 +36,18 @@ async def test_it_is_not_left_to_others_for_ever(lanes: Lanes) -> None:
     assert await ids(lanes) == ["a"]
 
 
-@guard("_sending", "    out(j)\n    raise(j)\n", "    raise(j)\n")
+@guard("_sending", "    out(j)\n    j.backend", "    j.backend")
 async def test_a_granted_job_waits_no_more(lanes: Lanes) -> None:
     await running(lanes)
     for name in ("wait:m:fast", "turn:m:fast", "due:m"):
         assert await ids_in(lanes, name) == []
 
 
-@guard("_sending", "    out(j)\n    raise(j)\n", "    out(j)\n")
+@guard("_grant", "raise(j, 'st'", "call('HSET', j.key, 'st'")
 async def test_a_grant_raises_the_fence_and_marks_it(lanes: Lanes) -> None:
     granted = await running(lanes)
     assert granted.fence > 0
     assert (await kinds(lanes, "a"))[-1] == (f"{granted.fence}-0", "start")
-
-
-@guard("_pulling", "if #granted < want or want == 0 then", "if true then")
-async def test_who_has_all_that_it_wanted_is_told_no_place_to_wait_at(lanes: Lanes) -> None:
-    await ready(lanes)
-    await lanes.submit(job("a"))
-    assert (await pull(lanes)).seen == {}
-
-
-@guard("_pulling", "if #granted < want or want == 0 then", "if want == 0 then")
-async def test_who_has_not_is_told_where_to_wait(lanes: Lanes) -> None:
-    await ready(lanes)
-    assert len((await pull(lanes)).seen) == 6
-
-
-@guard("_notes", "last and last[1] or '0-0'", "'0-0'")
-async def test_it_waits_for_what_is_new(lanes: Lanes) -> None:
-    await ready(lanes)
-    await lanes.submit(job("a"))
-    seen = (await pull(lanes, 2)).seen
-    assert not await lanes.idle(seen, 0.01)
-    await lanes.submit(job("b"))
-    assert await lanes.idle(seen, 1)
 
 
 @guard("_sending", "      call('ZREMRANGEBYSCORE', fair, '-inf', int(tag))\n", "")

@@ -7,7 +7,7 @@ from buffer.lanes import Lanes
 from buffer.records import Limits
 from tests.buffer.guards.mutants import guard
 from tests.buffer.guards.steps import give_back, ids_in, length
-from tests.buffer.jobs import Clock, ids, job, pull, ready, record, running
+from tests.buffer.jobs import INBOX, Clock, ids, job, pull, ready, record, running
 
 FOUR = Limits(slots=4)
 HALF = {"owner": "key:a", "share": 500}
@@ -19,7 +19,7 @@ async def _failed_at(lanes: Lanes, backend: str, id: str = "a") -> None:
     await give_back(lanes, granted, "error", leave_s=2.0)
 
 
-@guard("_pulling", "if stands_in > 0 then", "if false then")
+@guard("pull", "if stands_in > 0 then", "if false then")
 async def test_who_stands_in_takes_only_what_was_left_to_it(lanes: Lanes) -> None:
     await ready(lanes)
     await lanes.submit(job("a"))
@@ -74,7 +74,7 @@ async def test_what_was_left_and_cannot_be_granted_is_erased(lanes: Lanes) -> No
     await ready(lanes)
     await lanes.submit(job("a"))
     await _failed_at(lanes, "b")
-    await lanes.store.redis.hdel(lanes.keys.job("a"), "body")
+    await lanes.store.redis.delete(lanes.keys.inbox(INBOX))
     assert await ids(lanes, backend="spare", left_by=["b"]) == []
 
 
@@ -89,7 +89,7 @@ async def test_nothing_due_comes_before_what_was_left(lanes: Lanes) -> None:
     assert await ids(lanes, backend="spare", left_by=["b"]) == ["a"]
 
 
-@guard("_pulling", "    or gone >= MOST_GONE then\n", "    then\n")
+@guard("pull", "    or gone >= MOST_GONE then\n", "    then\n")
 async def test_so_many_that_are_too_old_end_at_once(lanes: Lanes) -> None:
     clock = await ready(lanes)
     for number in range(70):
@@ -99,7 +99,7 @@ async def test_so_many_that_are_too_old_end_at_once(lanes: Lanes) -> None:
     assert len(await ids_in(lanes, "wait:m:fast")) > 0
 
 
-@guard("_pulling", "if gone >= MOST_GONE then", "if false then")
+@guard("pull", "if gone >= MOST_GONE then", "if false then")
 async def test_then_somebody_comes_for_the_rest(lanes: Lanes) -> None:
     clock = await ready(lanes)
     for number in range(70):
@@ -109,7 +109,7 @@ async def test_then_somebody_comes_for_the_rest(lanes: Lanes) -> None:
     assert await length(lanes, "bell") == 1
 
 
-@guard("_pulling", "if gone >= MOST_GONE then", "if true then")
+@guard("pull", "if gone >= MOST_GONE then", "if true then")
 async def test_for_nothing_nobody_is_rung(lanes: Lanes) -> None:
     await ready(lanes)
     await ids(lanes)
@@ -127,26 +127,26 @@ ABLE = "(goes_on or now >= j.able_until)"
 
 
 @guard("release", "if why == 'passed' then", "if false then")
-@guard("_pulling", ABLE, "true")
+@guard("pull", ABLE, "true")
 async def test_a_job_that_one_cannot_go_on_with_is_left_to_those_that_can(lanes: Lanes) -> None:
     await _passed_by(lanes)
     assert await ids(lanes, backend="other", goes_on=False) == []
 
 
-@guard("_pulling", ABLE, "now >= j.able_until")
+@guard("pull", ABLE, "now >= j.able_until")
 async def test_who_can_go_on_may_have_it(lanes: Lanes) -> None:
     await _passed_by(lanes)
     assert await ids(lanes, backend="other") == ["a"]
 
 
-@guard("_pulling", ABLE, "(goes_on or j.able_until == 0)")
+@guard("pull", ABLE, "(goes_on or j.able_until == 0)")
 async def test_it_is_not_left_to_those_for_ever(lanes: Lanes) -> None:
     clock = await _passed_by(lanes)
     clock.forward(31)
     assert await ids(lanes, backend="other", goes_on=False) == ["a"]
 
 
-@guard("_pulling", ABLE, "goes_on")
+@guard("pull", ABLE, "goes_on")
 @guard("release", "if why == 'passed' then", "if true then")
 async def test_who_cannot_go_on_may_have_all_else(lanes: Lanes) -> None:
     await ready(lanes)

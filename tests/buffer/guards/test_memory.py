@@ -12,7 +12,7 @@ from tests.buffer.jobs import ids, job, pull, ready
 
 STAY = "if #here > 0 and not persons then"
 READY = "if now < came + NEAR and elsewhere.ready(best) then"
-SEEN = "if not found[model] and now - tonumber(A[first]) < since + SWAP then"
+SEEN = "if not found[model] and now - tonumber(ARGV[first]) < since + SWAP then"
 
 
 @guard("_memory", "if model ~= j.model then", "if false then")
@@ -24,7 +24,7 @@ async def test_what_a_job_was_sent_for_counts_as_there_before_anybody_looks(lane
     assert await ask(lanes, memory=look("a")) == ["b1"]
 
 
-@guard("_memory", " and now - tonumber(A[first]) < since + SWAP", "", where=SEEN)
+@guard("_memory", " and now - tonumber(ARGV[first]) < since + SWAP", "", where=SEEN)
 async def test_what_a_later_look_finds_counts_for_more(lanes: Lanes) -> None:
     clock = await has_a(lanes)
     await end(lanes, "a0")
@@ -32,7 +32,7 @@ async def test_what_a_later_look_finds_counts_for_more(lanes: Lanes) -> None:
     assert await ask(lanes, memory=look("b")) == ["b1"]
 
 
-@guard("_memory", "now - tonumber(A[first]) < since", "now < since", where=SEEN)
+@guard("_memory", "now - tonumber(ARGV[first]) < since", "now < since", where=SEEN)
 async def test_an_older_look_counts_for_less(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await put(lanes, clock, "a0")
@@ -72,7 +72,7 @@ async def test_background_work_has_a_model_loaded_where_nothing_else_is_to_be_do
 
 
 @guard("_memory", "persons and {'thinking', 'fast', 'normal', 'slow'} or {'background'}", "{'background'}")
-@guard("_pulling", "local quiet, by_turn = not anybody(everyone)", "local quiet, by_turn = not anybody(models)")
+@guard("pull", "not anybody(everyone), #over", "not anybody(models), #over")
 async def test_background_work_stays_behind_people_of_another_model(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await put(lanes, clock, "a0")
@@ -202,7 +202,7 @@ async def test_only_of_those_that_swap_it_is_noted(lanes: Lanes) -> None:
     assert await ids_in(lanes, "memory:b") == ["at", "model", "since"]
 
 
-@guard("_pulling", "  if stands_in == 0 then\n      models = ", "  if true then\n      models = ")
+@guard("pull", "  if stands_in == 0 then\n    models = ", "  if true then\n    models = ")
 async def test_what_another_has_just_failed_does_not_wait(lanes: Lanes) -> None:
     clock = await has_a(lanes)
     await put(lanes, clock, "b1", "a1")

@@ -48,12 +48,12 @@ async def _full(lanes: Lanes, *users: str, more: str = "u") -> str:
     return (await lanes.submit(job("one more", user=more), limit=len(users))).status
 
 
-@guard("submit", "if mine > limit / users then", "if false then")
+@guard("_submitting", "if mine > limit / users then", "if false then")
 async def test_who_has_most_of_a_full_queue_is_told_so(lanes: Lanes) -> None:
     assert await _full(lanes, "u", "u", "u", "v") == "over"
 
 
-@guard("submit", "if mine > limit / users then", "if true then")
+@guard("_submitting", "if mine > limit / users then", "if true then")
 async def test_who_has_not_is_told_that_it_is_full(lanes: Lanes) -> None:
     assert await _full(lanes, "v", "v", "v", "u") == "full"
 
@@ -80,13 +80,13 @@ async def test_a_fence_is_an_instant_of_the_stores_clock(lanes: Lanes) -> None:
     assert now - 5 <= (await running(lanes)).fence // 1_000_000 <= now + 60
 
 
-@guard("submit", "waiting + math.max(inputs, 1)}", "waiting + inputs}")
+@guard("_submitting", "waiting + math.max(inputs, 1)}", "waiting + inputs}")
 async def test_who_comes_in_is_counted_with_those_who_wait(lanes: Lanes) -> None:
     await ready(lanes)
     assert (await lanes.submit(job("a"))).waiting == 1
 
 
-@guard("_count", "if known[A[i]] then", "if false then")
+@guard("_count", "if known[ARGV[i]] then", "if false then")
 async def test_a_model_that_was_asked_for_is_looked_at(lanes: Lanes) -> None:
     await ready(lanes)
     await lanes.submit(job("a"))
@@ -142,7 +142,7 @@ async def test_a_place_without_a_record_has_not_waited(lanes: Lanes) -> None:
     assert (await lanes.peek(["m"])).oldest_arr_us > 0
 
 
-@guard("_pulling", "if people(model) > 0 or background(model) > 0 then", "if people(model) > 0 then")
+@guard("pull", "if people(model) > 0 or background(model) > 0 then", "if people(model) > 0 then")
 async def test_a_model_that_only_background_jobs_wait_for_is_served(lanes: Lanes) -> None:
     await ready(lanes)
     await lanes.submit(job("a", lane="background"))

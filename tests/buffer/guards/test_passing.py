@@ -27,20 +27,20 @@ async def _passes(
     return await ids(lanes, limits=limits) == ["small"]
 
 
-@guard("_pulling", BARRED, "true")
+@guard("pull", BARRED, "true")
 @guard("_credit", "return younger.kv + need.kv <= room", "return true or younger.kv + need.kv <= room")
 async def test_nobody_passes_who_leaves_it_too_little_room(lanes: Lanes) -> None:
     assert not await _passes(lanes, {"kv": 201}, barred={"kv": 800})
 
 
-@guard("_pulling", " or may_pass(need, barred, flight.some(barrier), credit)", "")
+@guard("pull", " or may_pass(need, barred, flight.some(barrier), credit)", "")
 @guard("_credit", "younger.kv + need.kv <= room", "younger.kv + need.kv < room")
-@guard("_flight", "one.arr > after and (not", "(not")
+@guard("_flight", "if one.arr > after then", "if true then")
 async def test_who_leaves_it_its_room_does(lanes: Lanes) -> None:
     assert await _passes(lanes, {"kv": 200}, barred={"kv": 800})
 
 
-@guard("_pulling", "not barrier or j.arr <= barrier or ", "not barrier or ")
+@guard("pull", "not barrier or j.arr <= barrier or ", "not barrier or ")
 async def test_who_came_before_its_due_does(lanes: Lanes) -> None:
     assert await _passes(lanes, {"kv": 201}, barred={"kv": 800}, waits_s=0.5)
 
@@ -128,15 +128,15 @@ async def _two(lanes: Lanes, first: dict[str, Any], second: dict[str, Any]) -> C
     return clock
 
 
-@guard("_pulling", "  need.prefill = 0\n", "")
-@guard("_pulling", "  if fits(need, flight.all, credit) then", "  if false then")
+@guard("pull", "  need.prefill = 0\n", "")
+@guard("pull", "  if fits(need, flight.all, credit) then", "  if false then")
 async def test_one_that_waits_for_prefill_alone_bars_nobody(lanes: Lanes) -> None:
     await _two(lanes, {"prefill": 50, "long": True, "max_wait_us": 1_000_000}, {})
     await lanes.submit(job("long", lane="normal", prefill=0, long=True))
     assert "long" in await ids(lanes, 9, limits=Limits(slots=9, prefill=100))
 
 
-@guard("_pulling", "elseif j.due > 0 and ", "elseif ")
+@guard("pull", "elseif j.due > 0 and ", "elseif ")
 async def test_a_background_job_that_does_not_fit_bars_nobody(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await running(lanes, "runs", kv=300)
@@ -146,7 +146,7 @@ async def test_a_background_job_that_does_not_fit_bars_nobody(lanes: Lanes) -> N
     assert await ids(lanes, limits=MEMORY) == ["small"]
 
 
-@guard("_pulling", "(not barrier or j.due < barrier)", "true")
+@guard("pull", "(not barrier or j.due < barrier)", "true")
 async def test_the_lowest_due_of_those_that_do_not_fit_counts(lanes: Lanes) -> None:
     large = {"kv": 800, "long": True}
     await _two(lanes, {**large, "max_wait_us": 1_000_000}, {**large, "max_wait_us": 9_000_000, "offset_us": 1})

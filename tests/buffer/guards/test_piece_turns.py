@@ -6,15 +6,15 @@ from buffer.lanes import Lanes
 from buffer.records import Limits
 from tests.buffer.guards.documents import PIECES, WHOLE, document, half_read, is_read, pieces, sent, went
 from tests.buffer.guards.mutants import guard
-from tests.buffer.jobs import job, pull, ready, running
+from tests.buffer.jobs import job, pull, ready
 
 ROOM = "flight.all.prefill > 0 and flight.all.prefill + upto"
 BEFORE = "if one.upto < one.prompt and one.upto > one.had and PLACE[one.lane] <= PLACE[lane] then"
 TURN = "if half and ((not j and not jumps) or (j and not jumps and half.score <= j.score)) then"
 
 
-@guard("_credit", "early and 1 or 2 *", "2 *")
-@guard("_credit", "early and 1 or 2 *", "1 *")
+@guard("_segment", "early and 1 or 2 *", "2 *")
+@guard("_segment", "early and 1 or 2 *", "1 *")
 async def test_two_pieces_are_under_way_with_a_pause_between(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await sent(lanes)
@@ -34,7 +34,7 @@ async def test_not_three(lanes: Lanes) -> None:
 
 
 @guard("_sending", ROOM, "flight.all.prefill + upto")
-@guard("_pulling", "(not j and not jumps) or ", "", where=TURN)
+@guard("pull", "(not j and not jumps) or ", "", where=TURN)
 async def test_what_is_read_is_followed_at_once(lanes: Lanes) -> None:
     await half_read(lanes)
     assert await pieces(lanes) == [("a", 700)]
@@ -87,8 +87,8 @@ async def test_beside_one_that_is_not_being_read_another_is(lanes: Lanes) -> Non
 
 
 @guard("_sending", "    return not flight.reads_before(half.lane)", "    return true")
-@guard("_pulling", "    if sending.in_turn(half) then", "    if true then")
-@guard("_pulling", "  if half.upto > half.had then", "  if true then")
+@guard("pull", "    if sending.in_turn(half) then", "    if true then")
+@guard("pull", "  if half.upto > half.had then", "  if true then")
 async def test_of_two_that_are_half_read_one_is_read(lanes: Lanes) -> None:
     clock, _ = await half_read(lanes, prefill=550, offset_us=9_000_000)
     clock.forward(0.1)
@@ -100,11 +100,14 @@ async def test_of_two_that_are_half_read_one_is_read(lanes: Lanes) -> None:
 
 @guard("_flight", "      if one.upto < one.prompt then\n        some", "      if true then\n        some")
 async def test_of_a_whole_prompt_there_is_no_piece(lanes: Lanes) -> None:
-    await ready(lanes)
-    await running(lanes, lane="slow")
-    assert await pieces(lanes, Limits(slots=9, segment=400)) == []
+    clock, _ = await half_read(lanes, offset_us=9_000_000)
+    await document(lanes, "n", lane="normal", prefill=100, splits=False)
+    assert went(await pull(lanes, limits=PIECES)) == ["n"]
+    clock.forward(0.1)
+    assert {id for id, _ in await pieces(lanes)} == {"a"}
 
 
+@guard("_flight", "if one.upto < one.prompt then\n      flight", "if false then\n      flight")
 @guard("_flight", "return a.score < b.score or", "return a.score > b.score or")
 async def test_the_lowest_score_is_read_first(lanes: Lanes) -> None:
     await half_read(lanes, offset_us=9_000_000)
@@ -112,7 +115,7 @@ async def test_the_lowest_score_is_read_first(lanes: Lanes) -> None:
     assert [id for id, _ in await pieces(lanes)] == ["b"]
 
 
-@guard("_pulling", "half.score <= j.score", "true", where=TURN)
+@guard("pull", "half.score <= j.score", "true", where=TURN)
 async def test_who_has_the_lower_score_goes_before_the_next_piece(lanes: Lanes) -> None:
     await half_read(lanes, offset_us=9_000_000)
     await document(lanes, "b")
@@ -120,7 +123,7 @@ async def test_who_has_the_lower_score_goes_before_the_next_piece(lanes: Lanes) 
     assert (went(pulled), pulled.pieces) == (["b"], [])
 
 
-@guard("_pulling", "half.score <= j.score", "false", where=TURN)
+@guard("pull", "half.score <= j.score", "false", where=TURN)
 async def test_who_has_the_higher_one_does_not(lanes: Lanes) -> None:
     await half_read(lanes)
     await document(lanes, "b", offset_us=9_000_000)
@@ -128,7 +131,7 @@ async def test_who_has_the_higher_one_does_not(lanes: Lanes) -> None:
     assert (went(pulled), [piece.id for piece in pulled.pieces]) == ([], ["a"])
 
 
-@guard("_pulling", "j and not jumps and half.score", "j and half.score", where=TURN)
+@guard("pull", "j and not jumps and half.score", "j and half.score", where=TURN)
 async def test_a_short_lanes_goes_before_it_whatever_the_scores_say(lanes: Lanes) -> None:
     await half_read(lanes)
     await document(lanes, "t", lane="thinking", prefill=600, splits=False, offset_us=9_000_000)
@@ -136,9 +139,9 @@ async def test_a_short_lanes_goes_before_it_whatever_the_scores_say(lanes: Lanes
     assert (went(pulled), pulled.pieces) == (["t"], [])
 
 
-@guard("_pulling", "(not j and not jumps)", "not j", where=TURN)
-@guard("_pulling", "elseif not jumps then\n      break", "elseif true then\n      break")
-@guard("_pulling", "  if not j then\n      return nil, true", "  if false then\n      return nil, true")
+@guard("pull", "(not j and not jumps)", "not j", where=TURN)
+@guard("pull", "elseif not jumps then\n    break", "elseif true then\n    break")
+@guard("pull", "  if not j then\n    return nil, true", "  if false then\n    return nil, true")
 async def test_behind_one_that_expired_the_next_goes_before_it_too(lanes: Lanes) -> None:
     clock, _ = await half_read(lanes, offset_us=9_000_000)
     await document(lanes, "old", timeout_us=1000)
@@ -148,7 +151,7 @@ async def test_behind_one_that_expired_the_next_goes_before_it_too(lanes: Lanes)
     assert (went(pulled), pulled.pieces) == (["b"], [])
 
 
-@guard("_pulling", "elseif j then\n      local need", "elseif true then\n      local need")
+@guard("pull", "elseif j then\n    local need", "elseif true then\n    local need")
 async def test_where_nobody_waits_a_pull_for_many_sends_the_piece(lanes: Lanes) -> None:
     await half_read(lanes)
     assert len((await pull(lanes, 9, limits=PIECES)).pieces) == 1

@@ -7,7 +7,7 @@ from buffer.records import Granted, Held
 from tests.buffer.guards.documents import half_read, is_read, pieces, sent
 from tests.buffer.guards.mutants import guard
 from tests.buffer.guards.steps import ids_in, lifetime
-from tests.buffer.jobs import carried, pull, ready, record
+from tests.buffer.jobs import carried, ready, record
 
 
 @guard("_sending", "    if not j then\n", "    if false then\n")
@@ -45,12 +45,6 @@ async def test_a_word_that_is_refused_stops_nothing(lanes: Lanes) -> None:
     await lanes.store.redis.set(lanes.keys.ctl("w"), "x", ex=60)
     assert await pieces(lanes, worker="other") == []
     assert (await record(lanes, "a"))["upto"] == "700"
-
-
-@guard("_pulling", "if #granted < want or want == 0 then", "if #granted < want then")
-async def test_who_wants_pieces_alone_is_told_where_to_wait(lanes: Lanes) -> None:
-    await ready(lanes)
-    assert len((await pull(lanes, 0)).seen) == 6
 
 
 @guard("prefilled", "if upto == 0 then", "if true then")

@@ -13,7 +13,7 @@ OPEN = "    if open(q, quiet, short) then\n      local "
 FIRST, NEXT = OPEN + "top", OPEN + "score"
 
 
-@guard("_pulling", "if #granted >= want or ", "if ")
+@guard("pull", "if #granted >= want or ", "if ")
 async def test_no_more_come_than_are_wanted(lanes: Lanes) -> None:
     await ready(lanes)
     for id in "abc":
@@ -29,7 +29,7 @@ async def test_no_more_run_than_there_are_slots(lanes: Lanes) -> None:
     assert await ids(lanes, 3, limits=Limits(slots=1)) == []
 
 
-@guard("_pulling", "if j.st == 'waiting' and ", "if ")
+@guard("pull", "if j.st == 'waiting' and ", "if ")
 async def test_a_job_that_runs_is_not_granted_again(lanes: Lanes) -> None:
     await ready(lanes)
     await running(lanes)
@@ -39,7 +39,7 @@ async def test_a_job_that_runs_is_not_granted_again(lanes: Lanes) -> None:
     assert await ids(lanes) == []
 
 
-@guard("_pulling", "call('HEXISTS', j.key, 'body') == 1 and ", "")
+@guard("_sending", "if not body then", "if false then")
 async def test_a_job_without_a_body_is_erased(lanes: Lanes) -> None:
     await ready(lanes)
     await lanes.submit(job("a"))
@@ -48,7 +48,7 @@ async def test_a_job_without_a_body_is_erased(lanes: Lanes) -> None:
     assert await state(lanes) == "gone"
 
 
-@guard("_pulling", "call('EXISTS', P .. 'inbox:' .. j.inbox) == 1", "true")
+@guard("pull", "call('EXISTS', P .. 'inbox:' .. inbox) == 1", "true")
 async def test_a_job_whose_inbox_is_gone_is_erased(lanes: Lanes) -> None:
     await ready(lanes)
     await lanes.submit(job("a"))
@@ -57,7 +57,7 @@ async def test_a_job_whose_inbox_is_gone_is_erased(lanes: Lanes) -> None:
     assert await state(lanes) == "gone"
 
 
-@guard("_pulling", "j.det or call('EXISTS', P .. 'inbox:'", "call('EXISTS', P .. 'inbox:'")
+@guard("pull", "j.det or at_home(j.inbox)", "at_home(j.inbox)")
 async def test_a_detached_one_is_granted(lanes: Lanes) -> None:
     await ready(lanes)
     await lanes.submit(job("a", det=True))
@@ -65,7 +65,7 @@ async def test_a_detached_one_is_granted(lanes: Lanes) -> None:
     assert await ids(lanes) == ["a"]
 
 
-@guard("_pulling", "if j.deadline >= now then", "if true then")
+@guard("pull", "if j.deadline >= now then", "if true then")
 async def test_a_job_past_its_deadline_expires(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await lanes.submit(job("a", timeout_us=1000))
@@ -74,7 +74,7 @@ async def test_a_job_past_its_deadline_expires(lanes: Lanes) -> None:
     assert (await frames(lanes))[-1]["k"] == "expired"
 
 
-@guard("_pulling", "      raise(j)\n        finish(j, 1, 'expired', expired)", "      finish(j, 1, 'expired', expired)")
+@guard("pull", "      raise(j)\n      finish(j, 1, 'expired', expired)", "      finish(j, 1, 'expired', expired)")
 async def test_its_end_is_under_a_new_fence(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await lanes.submit(job("a", timeout_us=1000))
@@ -83,7 +83,7 @@ async def test_its_end_is_under_a_new_fence(lanes: Lanes) -> None:
     assert await kinds(lanes, "a") == [("0-1", "queued"), (f"{clock.now}-1", "expired")]
 
 
-@guard("_pulling", "  local j = read(c.id)\n    if j then\n", "  local j = read(c.id)\n    if true then\n")
+@guard("pull", "  local j = read(c.id)\n  if j then\n", "  local j = read(c.id)\n  if true then\n")
 async def test_a_place_without_a_record_is_cleared(lanes: Lanes) -> None:
     await ready(lanes)
     await lanes.submit(job("a"))
@@ -134,7 +134,7 @@ async def test_nor_while_the_persons_does_not_fit(lanes: Lanes) -> None:
     assert await ids(lanes, limits=Limits(slots=9, long=1)) == []
 
 
-@guard("_queues", "tonumber(top[2]) < best_score", "false")
+@guard("_queues", "q.score < best_score", "false")
 async def test_of_several_queues_the_lowest_score_comes_first(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await lanes.submit(job("a", lane="slow"))
@@ -160,8 +160,8 @@ async def test_without_its_turn_a_job_is_granted_all_the_same(lanes: Lanes) -> N
     assert await ids(lanes) == ["a"]
 
 
-@guard("_pulling", "if due and due_at < j.arr then", "if false then")
-@guard("_pulling", "if due_looks < LOOK_LANE then", "if false then")
+@guard("pull", "if due and due_at < j.arr then", "if false then")
+@guard("pull", "if due_looks < LOOK_LANE and earliest_due < j.arr then", "if false then")
 async def test_a_due_job_comes_before_who_arrived_later(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await lanes.submit(job("slow", lane="slow", offset_us=60_000_000, max_wait_us=5_000_000))
@@ -170,7 +170,7 @@ async def test_a_due_job_comes_before_who_arrived_later(lanes: Lanes) -> None:
     assert await ids(lanes) == ["slow"]
 
 
-@guard("_pulling", "if due and due_at < j.arr then", "if due then")
+@guard("pull", "if due and due_at < j.arr then", "if due then")
 async def test_it_comes_not_before_who_arrived_earlier(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await lanes.submit(job("slow", lane="slow", offset_us=60_000_000, max_wait_us=5_000_000))
@@ -180,7 +180,7 @@ async def test_it_comes_not_before_who_arrived_earlier(lanes: Lanes) -> None:
     assert await ids(lanes) == ["a"]
 
 
-@guard("_pulling", "return allowed[j.lane] and ", "return ")
+@guard("pull", "return allowed[j.lane] and ", "return ")
 async def test_a_due_job_of_another_workers_lanes_is_left(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await lanes.submit(job("slow", lane="slow", max_wait_us=1_000_000))
@@ -188,3 +188,22 @@ async def test_a_due_job_of_another_workers_lanes_is_left(lanes: Lanes) -> None:
     await lanes.submit(job("a"))
     assert await ids(lanes, only=["fast"]) == ["a"]
     assert await ids(lanes, only=["slow"]) == ["slow"]
+
+
+@guard("_queues", "if not j or (q.model == j.model and q.lane == j.lane) then", "if not j then")
+async def test_whoever_has_been_granted_is_at_the_head_no_more(lanes: Lanes) -> None:
+    await ready(lanes)
+    for id in ("a", "b"):
+        await lanes.submit(job(id))
+    assert await ids(lanes, 3) == ["a", "b"]
+    assert [await state(lanes, id) for id in ("a", "b")] == ["running", "running"]
+
+
+@guard("pull", "  look_anew(queues)\n", "")
+async def test_nor_is_one_that_has_expired(lanes: Lanes) -> None:
+    clock = await ready(lanes)
+    await lanes.submit(job("a", timeout_us=1000))
+    clock.forward(1)
+    await lanes.submit(job("b"))
+    assert await ids(lanes, 2) == ["b"]
+    assert [await state(lanes, id) for id in ("a", "b")] == ["done", "running"]

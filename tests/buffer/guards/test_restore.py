@@ -11,14 +11,14 @@ from tests.buffer.guards.steps import change, forget, give_back, ids_in, length,
 from tests.buffer.jobs import LEASE_S, carried, chunk, ids, job, kinds, pull, ready, record, running
 
 
-@guard("submit", "if known and known.fence >= floor then", "if known then")
+@guard("_submitting", "if known and known.fence >= floor then", "if known then")
 async def test_a_record_that_knows_less_gives_way(lanes: Lanes) -> None:
     granted = await running(lanes)
     await change(lanes, "a", fence=granted.fence - 5)
     assert (await restore(lanes, past(granted))).status == "restored"
 
 
-@guard("submit", "known.fence >= floor then", "known.fence >= floor and known.st ~= 'done' then")
+@guard("_submitting", "known.fence >= floor then", "known.fence >= floor and known.st ~= 'done' then")
 async def test_an_end_under_the_floor_itself_stands(lanes: Lanes) -> None:
     granted = await running(lanes)
     await lanes.settle("a", granted.fence, 1, End("done"))
@@ -26,21 +26,21 @@ async def test_an_end_under_the_floor_itself_stands(lanes: Lanes) -> None:
     assert (got.status, got.state) == ("known", "done")
 
 
-@guard("submit", "if floor > 0 and call('HGET', key, 'floor') == int(floor) then", "if false then")
+@guard("_submitting", "if floor > 0 and call('HGET', key, 'floor') == int(floor) then", "if false then")
 async def test_restored_twice_it_is_told_that_it_is(lanes: Lanes) -> None:
     granted = await running(lanes)
     await forget(lanes)
     assert [(await restore(lanes, past(granted))).status for _ in range(2)] == ["restored", "restored"]
 
 
-@guard("submit", "floor > 0 and call('HGET', key, 'floor') == int(floor)", "floor > 0")
+@guard("_submitting", "floor > 0 and call('HGET', key, 'floor') == int(floor)", "floor > 0")
 async def test_a_job_that_was_not_lost_is_not_told_so(lanes: Lanes) -> None:
     granted = await running(lanes)
     assert (await restore(lanes, past(granted))).status == "known"
 
 
 @guard(
-    "submit",
+    "_submitting",
     "math.max(now, floor + 1, known and known.fence + 1 or 0)",
     "math.max(floor + 1, known and known.fence + 1 or 0)",
 )
@@ -53,7 +53,7 @@ async def test_its_fence_is_an_instant(lanes: Lanes) -> None:
 
 
 @guard(
-    "submit",
+    "_submitting",
     "math.max(now, floor + 1, known and known.fence + 1 or 0)",
     "math.max(now, known and known.fence + 1 or 0)",
 )
@@ -65,67 +65,67 @@ async def test_its_fence_is_above_the_floor(lanes: Lanes) -> None:
     assert (await restore(lanes, past(granted))).fence == granted.fence + 1
 
 
-@guard("submit", "'adopt', int(floor), ", "")
+@guard("_submitting", "'adopt', int(floor), ", "")
 async def test_it_waits_for_who_had_it(lanes: Lanes) -> None:
     granted = await restored(lanes)
     assert (await record(lanes, "a")).get("adopt") == str(granted.fence)
 
 
-@guard("submit", "if floor > 0 then\n  j.fence", "if true then\n  j.fence")
+@guard("_submitting", "if floor > 0 then\n  j.fence", "if true then\n  j.fence")
 async def test_a_job_that_was_never_taken_begins_at_no_fence(lanes: Lanes) -> None:
     await ready(lanes)
     assert (await lanes.submit(job("a"))).fence == 0
     assert (await record(lanes, "a"))["fence"] == "0"
 
 
-@guard("submit", "if floor > 0 then\n  call('HSET', key, 'floor'", "if false then\n  call('HSET', key, 'floor'")
+@guard("_submitting", "if floor > 0 then\n  call('HSET', key, 'floor'", "if false then\n  call('HSET', key, 'floor'")
 async def test_its_reply_begins_with_what_had_been_said(lanes: Lanes) -> None:
     await restored(lanes)
     fence = (await lanes.place("a")).fence
     assert (await kinds(lanes, "a"))[-1] == (f"{fence}-0", "snap")
 
 
-@guard("submit", "if known then\n", "if true then\n")
-@guard("submit", "if lease == 0 then", "if true then")
+@guard("_submitting", "if known then\n", "if true then\n")
+@guard("_submitting", "if lease == 0 then", "if true then")
 async def test_a_job_that_ran_is_leased_to_who_had_it(lanes: Lanes) -> None:
     await restored(lanes)
     assert await state(lanes) == "running"
     assert await ids_in(lanes, "lease") == ["a"]
 
 
-@guard("submit", "floor == 0 and 'new' or 'restored'", "'new'")
-@guard("submit", "if lease == 0 then", "if false then")
+@guard("_submitting", "floor == 0 and 'new' or 'restored'", "'new'")
+@guard("_submitting", "if lease == 0 then", "if false then")
 async def test_a_job_that_waited_waits(lanes: Lanes) -> None:
     await restored(lanes, waiting=True)
     assert await ids(lanes) == ["a"]
 
 
-@guard("submit", "if tonumber(ARGV[25]) > 0 then", "if true then")
+@guard("_submitting", "if tonumber(ARGV[25]) > 0 then", "if true then")
 async def test_a_job_that_had_said_nothing_takes_prefill(lanes: Lanes) -> None:
     await restored(lanes, have=0, job=job("a", lane="slow"))
     assert (await carried(lanes))["prefill"] == "5"
 
 
-@guard("submit", "if tonumber(ARGV[25]) > 0 then", "if false then")
+@guard("_submitting", "if tonumber(ARGV[25]) > 0 then", "if false then")
 async def test_a_job_that_had_said_something_takes_none(lanes: Lanes) -> None:
     await restored(lanes, have=1, job=job("a", lane="slow"))
     assert (await carried(lanes))["prefill"] == "0"
 
 
-@guard("submit", "if j.backend ~= '' then", "if false then")
+@guard("_submitting", "if j.backend ~= '' then", "if false then")
 async def test_a_job_whose_back_end_is_known_takes_credit_there(lanes: Lanes) -> None:
     await restored(lanes)
     assert await ids_in(lanes, "load:b") == ["a"]
 
 
-@guard("submit", "if j.backend ~= '' then", "if true then")
+@guard("_submitting", "if j.backend ~= '' then", "if true then")
 async def test_another_takes_it_nowhere(lanes: Lanes) -> None:
     await restored(lanes, backend="")
     assert b"" not in await lanes.store.redis.smembers(lanes.keys.backends)
 
 
-@guard("submit", "if known then\n", "if false then\n")
-@guard("submit", "  out(known)\n", "")
+@guard("_submitting", "if known then\n", "if false then\n")
+@guard("_submitting", "  out(known)\n", "")
 async def test_an_older_state_of_it_takes_no_place(lanes: Lanes) -> None:
     granted = await running(lanes)
     await give_back(lanes, granted)
@@ -133,14 +133,14 @@ async def test_an_older_state_of_it_takes_no_place(lanes: Lanes) -> None:
     assert await ids_in(lanes, "wait:m:fast") == []
 
 
-@guard("submit", "if known.entry ~= '' then\n    call('XDEL', P .. 'jobs:' .. known.lane, known.entry)\n  end\n", "")
+@guard("_submitting", "    call('XDEL', P .. 'jobs:' .. known.lane, known.entry)\n", "")
 async def test_an_older_state_of_it_leaves_no_entry(lanes: Lanes) -> None:
     granted = await running(lanes)
     await restore(lanes, past(granted, floor=granted.fence + 5))
     assert await length(lanes, "jobs:fast") == 1
 
 
-@guard("submit", "if not keeps[field] then", "if true then")
+@guard("_submitting", "if not keeps[field] then", "if true then")
 async def test_a_large_body_put_there_ahead_stays(lanes: Lanes) -> None:
     granted = await running(lanes)
     large = job("a", body=b"x" * (LARGE_BODY + 1))
@@ -149,7 +149,7 @@ async def test_a_large_body_put_there_ahead_stays(lanes: Lanes) -> None:
     assert len(body or b"") == LARGE_BODY + 1
 
 
-@guard("submit", "if not keeps[field] then", "if false then")
+@guard("_submitting", "if not keeps[field] then", "if false then")
 async def test_nothing_else_of_an_older_state_stays(lanes: Lanes) -> None:
     granted = await running(lanes)
     await lanes.cancel("a")
@@ -157,7 +157,7 @@ async def test_nothing_else_of_an_older_state_stays(lanes: Lanes) -> None:
     assert "cancel" not in await record(lanes, "a")
 
 
-@guard("submit", "j.fails, j.taken, j.tag = known.fails, known.taken, known.tag", "j.tag = known.tag")
+@guard("_submitting", "j.fails, j.taken, j.tag = known.fails, known.taken, known.tag", "j.tag = known.tag")
 async def test_how_often_it_failed_still_holds(lanes: Lanes) -> None:
     granted = await running(lanes)
     await give_back(lanes, granted, "error")
@@ -166,8 +166,8 @@ async def test_how_often_it_failed_still_holds(lanes: Lanes) -> None:
     assert (await record(lanes, "a"))["fails"] == "1"
 
 
-@guard("submit", "math.max(tonumber(ARGV[29]), tonumber(call('HGET', key, 'tries') or '0'))", "tonumber(ARGV[29])")
-@guard("submit", "call('HSETNX', key, 'started'", "call('HSET', key, 'started'")
+@guard("_submitting", "math.max(tonumber(ARGV[29]), known and known.tries or 0)", "tonumber(ARGV[29])")
+@guard("_submitting", "call('HSETNX', key, 'started'", "call('HSET', key, 'started'")
 async def test_how_often_it_was_tried_still_holds(lanes: Lanes) -> None:
     granted = await running(lanes)
     await change(lanes, "a", tries=3)
@@ -177,16 +177,16 @@ async def test_how_often_it_was_tried_still_holds(lanes: Lanes) -> None:
     assert (after["tries"], after["started"]) == ("3", before["started"])
 
 
-@guard("submit", "if tries > 0 then", "if true then")
-@guard("submit", "if ARGV[31] ~= '' then", "if true then")
+@guard("_submitting", "if tries > 0 then", "if true then")
+@guard("_submitting", "if ARGV[31] ~= '' then", "if true then")
 async def test_what_was_never_tried_has_not_begun(lanes: Lanes) -> None:
     await ready(lanes)
     await lanes.submit(job("a"))
     assert {"tries", "started", "first"}.isdisjoint(await record(lanes, "a"))
 
 
-@guard("submit", "if tries > 0 then", "if false then")
-@guard("submit", "if ARGV[31] ~= '' then", "if false then")
+@guard("_submitting", "if tries > 0 then", "if false then")
+@guard("_submitting", "if ARGV[31] ~= '' then", "if false then")
 async def test_its_gateway_knows_how_often_it_was_tried(lanes: Lanes) -> None:
     granted = await running(lanes)
     await forget(lanes)
@@ -205,7 +205,15 @@ async def test_a_job_put_back_is_not_late_because_it_came_long_ago(lanes: Lanes)
     assert await ids(lanes) == ["a"]
 
 
-@guard("_enter", "if j.fence > 0 then", "if true then")
+@guard("_submitting", "(floor > 0 and lease == 0 and now or arr)", "arr")
+async def test_one_that_the_store_had_lost_is_not_either(lanes: Lanes) -> None:
+    await ready(lanes)
+    late = Past(job=job("a", timeout_us=5_000_000), age_us=6_000_000, floor=7)
+    await lanes.restore([late], LEASE_S)
+    assert await ids(lanes) == ["a"]
+
+
+@guard("_submitting", "(floor > 0 and lease == 0 and now or arr)", "now")
 async def test_one_that_was_never_taken_may_be(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await lanes.submit(job("a", timeout_us=5_000_000))

@@ -12,7 +12,7 @@ from tests.buffer.jobs import ids, job, ready, running
 FOUR = Limits(slots=4)
 HALF = {"owner": "key:a", "share": 500}
 MAY = "may(j, need) and not sending.waits_behind(j.lane, need.prefill)"
-HERE = f"    if {MAY} then\n        sending.grant(j)\n      else\n        "
+HERE = f"    if {MAY} then\n      grant(j)\n    else\n      "
 
 
 async def _owned(lanes: Lanes, *names: str, **fields: Any) -> None:
@@ -20,7 +20,7 @@ async def _owned(lanes: Lanes, *names: str, **fields: Any) -> None:
         await lanes.submit(job(name, **{"lane": "normal", "kv": 0, "prefill": 0, **HALF, **fields}))
 
 
-@guard("_pulling", "elseif j and places.over(j, credit.slots) then", "elseif false then")
+@guard("pull", "elseif j and places.over(j, credit.slots) then", "elseif false then")
 async def test_an_owner_over_its_share_is_passed_by_others(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await _owned(lanes, "a", "b", "c")
@@ -65,7 +65,7 @@ async def test_a_share_is_of_one_place_at_least(lanes: Lanes) -> None:
     assert await ids(lanes, 1, limits=FOUR) == ["a"]
 
 
-@guard("_pulling", " and alone(j.owner, others) then", " then")
+@guard("pull", " and alone(j.owner, others) then", " then")
 async def test_a_place_that_others_wait_for_is_not_theirs(lanes: Lanes) -> None:
     await ready(lanes)
     await running(lanes, "first", kv=200, **HALF)
@@ -83,7 +83,7 @@ async def test_what_nobody_else_waits_for_is_theirs(lanes: Lanes) -> None:
     assert set(await ids(lanes, 3, limits=Limits(slots=4, kv=1000))) == {"b", "c"}
 
 
-@guard("_pulling", "if #granted < want and alone", "if alone")
+@guard("pull", "if #granted < want and alone", "if alone")
 async def test_those_that_get_what_is_left_are_no_more_than_were_wanted(lanes: Lanes) -> None:
     await ready(lanes)
     await _owned(lanes, *"abc", share=100)
@@ -96,14 +96,14 @@ async def test_and_no_more_than_there_are_slots(lanes: Lanes) -> None:
     assert len(await ids(lanes, 6, limits=FOUR)) == 4
 
 
-@guard("_pulling", "may(j, need)", "true", where=HERE + "bar")
+@guard("pull", "may(j, need)", "true", where=HERE + "bar")
 async def test_and_only_those_that_fit(lanes: Lanes) -> None:
     await ready(lanes)
     await _owned(lanes, *"abc", share=100, kv=600)
     assert len(await ids(lanes, 3, limits=Limits(slots=4, kv=1000))) == 1
 
 
-@guard("_pulling", " or #over >= MOST_OVER\n", "\n")
+@guard("pull", " or #over >= MOST_OVER\n", "\n")
 async def test_so_many_that_are_over_their_share_are_looked_at(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await _owned(lanes, *(f"j{number}" for number in range(130)), share=100)
@@ -154,7 +154,18 @@ async def test_what_was_looked_at_is_not_looked_at_again(lanes: Lanes) -> None:
     assert await ids(lanes, limits=Limits(slots=9, long=1)) == ["small"]
 
 
-@guard("_seek", "if #top < 34 then", "if true then")
+@guard("_seek", "if #top < 2 * (more + 1) then", "if true then")
+async def test_behind_two_that_are_due_and_do_not_fit_the_next_of_their_lane_is_found(lanes: Lanes) -> None:
+    clock = await ready(lanes)
+    await running(lanes, "first", long=True)
+    for id in ("large", "larger"):
+        await lanes.submit(job(id, lane="slow", long=True, max_wait_us=1_000_000, offset_us=9_000_000))
+    clock.forward(3)
+    await lanes.submit(job("small", lane="slow", offset_us=9_000_000))
+    await lanes.submit(job("a", lane="normal"))
+    assert await ids(lanes, 4, limits=Limits(slots=9, long=1)) == ["a", "small"]
+
+
 async def test_behind_many_that_were_looked_at_the_next_that_is_due_is_found(lanes: Lanes) -> None:
     clock = await ready(lanes)
     await running(lanes, "runs", kv=0, prefill=0, **{**HALF, "share": 100})

@@ -13,14 +13,14 @@ async def _status(lanes: Lanes, id: str, limit: int = 0, **fields: object) -> st
     return (await lanes.submit(job(id, **fields), limit=limit)).status
 
 
-@guard("submit", "if known and known.fence >= floor then", "if false then")
+@guard("_submitting", "if known and known.fence >= floor then", "if false then")
 async def test_submitted_twice_it_is_one_job(lanes: Lanes) -> None:
     await lanes.create_inbox(INBOX)
     assert [await _status(lanes, "a") for _ in range(2)] == ["new", "known"]
     assert await length(lanes, "jobs:fast") == 1
 
 
-@guard("submit", "if known.st == 'done' then", "if false then")
+@guard("_submitting", "if known.st == 'done' then", "if false then")
 async def test_an_ended_job_submitted_again_is_not_kept(lanes: Lanes) -> None:
     granted = await running(lanes)
     await lanes.settle("a", granted.fence, 1, End("done"))
@@ -29,7 +29,7 @@ async def test_an_ended_job_submitted_again_is_not_kept(lanes: Lanes) -> None:
     assert await lifetime(lanes, "job:a") <= 600
 
 
-@guard("submit", "if known.st == 'done' then", "if true then")
+@guard("_submitting", "if known.st == 'done' then", "if true then")
 async def test_an_open_job_submitted_again_has_its_new_inbox(lanes: Lanes) -> None:
     await running(lanes)
     await _status(lanes, "a", inbox="gate:2")
@@ -37,32 +37,32 @@ async def test_an_open_job_submitted_again_has_its_new_inbox(lanes: Lanes) -> No
     assert (fields["inbox"], fields.get("body")) == ("gate:2", "{}")
 
 
-@guard("submit", "limit > 0 and ", "")
+@guard("_submitting", "limit > 0 and ", "")
 async def test_without_a_limit_nobody_is_refused(lanes: Lanes) -> None:
     await lanes.create_inbox(INBOX)
     assert await _status(lanes, "a") == "new"
 
 
-@guard("submit", "if limit > 0 and waiting + math.max(inputs, 1) > limit then", "if false then")
+@guard("_submitting", "if limit > 0 and waiting + math.max(inputs, 1) > limit then", "if false then")
 async def test_above_the_limit_it_is_refused(lanes: Lanes) -> None:
     await lanes.create_inbox(INBOX)
     assert [await _status(lanes, id, 1) for id in "ab"] == ["new", "full"]
     assert await record(lanes, "b") == {}
 
 
-@guard("submit", "waiting + math.max(inputs, 1) > limit", "waiting + 1 > limit")
+@guard("_submitting", "waiting + math.max(inputs, 1) > limit", "waiting + 1 > limit")
 async def test_of_embeddings_the_limit_counts_inputs(lanes: Lanes) -> None:
     await lanes.create_inbox(INBOX)
     assert await _status(lanes, "a", 5, inputs=6) == "full"
 
 
-@guard("submit", "waiting = waiting + tonumber(count_of) - 1", "waiting = waiting + 0")
+@guard("_submitting", "waiting = waiting + tonumber(count_of) - 1", "waiting = waiting + 0")
 async def test_of_embeddings_that_wait_the_limit_counts_inputs(lanes: Lanes) -> None:
     await lanes.create_inbox(INBOX)
     assert [await _status(lanes, id, 5, inputs=3) for id in "ab"] == ["new", "full"]
 
 
-@guard("submit", "if waiting == 0 then", "if false then")
+@guard("_submitting", "if waiting == 0 then", "if false then")
 async def test_what_was_left_of_inputs_is_forgotten_when_nobody_waits(lanes: Lanes) -> None:
     await lanes.create_inbox(INBOX)
     await lanes.store.redis.hset(lanes.keys.inputs("fast"), "none", 9)
@@ -70,7 +70,7 @@ async def test_what_was_left_of_inputs_is_forgotten_when_nobody_waits(lanes: Lan
     await lanes.cancel("a")
 
 
-@guard("submit", "if inputs > 0 then", "if true then")
+@guard("_submitting", "if inputs > 0 then", "if true then")
 async def test_chats_are_counted_as_one_each_beside_embeddings(lanes: Lanes) -> None:
     await lanes.create_inbox(INBOX)
     await _status(lanes, "a", inputs=3)
@@ -78,32 +78,32 @@ async def test_chats_are_counted_as_one_each_beside_embeddings(lanes: Lanes) -> 
     await ids(lanes, 2)
 
 
-@guard("submit", "lane == 'background' and background or people", "people")
+@guard("_submitting", "lane == 'background' and background or people", "people")
 async def test_background_jobs_have_a_limit_of_their_own(lanes: Lanes) -> None:
     await lanes.create_inbox(INBOX)
     await _status(lanes, "a")
     assert [await _status(lanes, id, 1, lane="background") for id in "bc"] == ["new", "full"]
 
 
-@guard("submit", "if ARGV[14] ~= '1' and call('EXISTS', P .. 'inbox:' .. inbox) == 0 then", "if false then")
+@guard("_submitting", "if ARGV[14] ~= '1' and call('EXISTS', P .. 'inbox:' .. inbox) == 0 then", "if false then")
 async def test_a_job_whose_inbox_is_gone_is_refused(lanes: Lanes) -> None:
     assert await _status(lanes, "a") == "homeless"
     assert await record(lanes, "a") == {}
 
 
-@guard("submit", "ARGV[14] ~= '1' and ", "")
+@guard("_submitting", "ARGV[14] ~= '1' and ", "")
 async def test_a_detached_one_is_not(lanes: Lanes) -> None:
     assert await _status(lanes, "a", det=True) == "new"
 
 
-@guard("submit", "lane == 'background' and 0 or ", "")
+@guard("_submitting", "lane == 'background' and 0 or ", "")
 async def test_a_background_job_has_no_due_time(lanes: Lanes) -> None:
     await lanes.create_inbox(INBOX)
     await _status(lanes, "a", lane="background")
     assert (await record(lanes, "a"))["due"] == "0"
 
 
-@guard("submit", "if ARGV[16] ~= '' then", "if true then")
+@guard("_submitting", "j.body ~= '' and {'body', j.body} or {}", "{'body', j.body}")
 async def test_a_large_body_put_there_ahead_stays(lanes: Lanes) -> None:
     await lanes.create_inbox(INBOX)
     await _status(lanes, "a", body=b"x" * (LARGE_BODY + 1))
@@ -111,7 +111,14 @@ async def test_a_large_body_put_there_ahead_stays(lanes: Lanes) -> None:
     assert len(body or b"") == LARGE_BODY + 1
 
 
-@guard("submit", "call('DEL', reply)\n", "")
+@guard("_submitting", "if call('ZADD', P .. 'models', NOW, model) == 1 then", "if false then")
+async def test_what_models_were_asked_for_is_not_kept_for_ever(lanes: Lanes) -> None:
+    await lanes.create_inbox(INBOX)
+    await _status(lanes, "a")
+    assert await lifetime(lanes, "models") > 60
+
+
+@guard("_submitting", "if heard_of then", "if false then")
 async def test_a_reply_key_of_an_earlier_life_is_not_gone_on_with(lanes: Lanes) -> None:
     granted = await running(lanes)
     await lanes.store.redis.delete(lanes.keys.job("a"), lanes.keys.lease, lanes.keys.load("b"))
@@ -120,7 +127,7 @@ async def test_a_reply_key_of_an_earlier_life_is_not_gone_on_with(lanes: Lanes) 
     assert await kinds(lanes, "a") == [("0-1", "queued")]
 
 
-@guard("submit", "math.max(tonumber(call('ZSCORE', fair, 'V') or '0'), ", "math.max(0, ")
+@guard("_submitting", "math.max(tonumber(clock or '0'), ", "math.max(0, ")
 async def test_a_user_who_comes_late_does_not_pass_all(lanes: Lanes) -> None:
     await ready(lanes)
     for number in range(3):
@@ -131,7 +138,7 @@ async def test_a_user_who_comes_late_does_not_pass_all(lanes: Lanes) -> None:
     await requeue(lanes, 0, id="b")
 
 
-@guard("submit", "or '0'), own)", "or '0'))")
+@guard("_submitting", ", tonumber(last or '0'))", ")")
 async def test_nobody_passes_himself(lanes: Lanes) -> None:
     """Two jobs were charged for more than they took; one more waits, and a new one is not to go before it."""
     await ready(lanes)
@@ -144,7 +151,7 @@ async def test_nobody_passes_himself(lanes: Lanes) -> None:
     assert await ids(lanes, 2) == ["c", "new"]
 
 
-@guard("submit", "tonumber(call('ZSCORE', fair, 'u:' .. user) or '0'), own)", "0, own)")
+@guard("_submitting", "tonumber(turn or '0'), ", "")
 async def test_a_users_second_job_has_a_later_turn(lanes: Lanes) -> None:
     await ready(lanes)
     for id in "ab":

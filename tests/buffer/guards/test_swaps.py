@@ -12,7 +12,7 @@ DUE = "if best and at ~= 0 and now >= from then"
 BUSY = "if flight.all.jobs > 0 and (at == 0 or now < at + SWAP) then"
 
 
-@guard("_pulling", "models = memory.serves(models, memory_at + 1, models_at - 1, ours, elsewhere)", "")
+@guard("pull", "models = memory.serves(models, memory_at + 1, models_at - 1, ours, elsewhere)", "")
 @guard("_memory", "if anybody(here) then", "if false then")
 async def test_jobs_of_the_model_in_memory_go_first(lanes: Lanes) -> None:
     clock = await has_a(lanes)
@@ -20,7 +20,7 @@ async def test_jobs_of_the_model_in_memory_go_first(lanes: Lanes) -> None:
     assert await ask(lanes) == ["a1"]
 
 
-@guard("_pulling", "if models_at > memory_at + 1 then", "if true then")
+@guard("pull", "if models_at > memory_at + 1 then", "if true then")
 async def test_where_models_are_not_swapped_the_order_stands(lanes: Lanes) -> None:
     clock = await has_a(lanes)
     await put(lanes, clock, "b1", "a1")

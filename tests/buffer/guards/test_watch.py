@@ -95,6 +95,17 @@ async def test_watch_gives_a_job_its_place_back(lanes: Lanes) -> None:
     assert await ids(lanes) == ["a"]
 
 
+@guard("_enter", "if j.fence > 0 then", "if true then")
+async def test_which_makes_it_no_younger(lanes: Lanes) -> None:
+    clock = await ready(lanes)
+    await lanes.submit(job("a", timeout_us=5_000_000))
+    await lanes.store.redis.delete(lanes.keys.wait("m", "fast"))
+    clock.forward(3)
+    await lanes.watch(INBOX, ["a"])
+    clock.forward(3)
+    assert await ids(lanes) == []
+
+
 @guard("watch", "v[7] ~= '0' and not call('ZSCORE', P .. 'due:' .. v[5], ARGV[i])", "false")
 async def test_watch_gives_a_job_its_due_time_back(lanes: Lanes) -> None:
     await ready(lanes)

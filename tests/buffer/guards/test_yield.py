@@ -51,7 +51,7 @@ async def test_one_that_began_anew_is_asked_again_at_once(lanes: Lanes) -> None:
     assert len(await asked(lanes)) == 2
 
 
-@guard("_pulling", "if stands_in == 0 and flight.carries('background') then", "if false then")
+@guard("pull", "if stands_in == 0 and flight.carries('background') then", "if false then")
 @guard("_flight", "if one.lane == lane then", "if false then")
 @guard("_yield", "if one.lane == 'background' then", "if false then")
 @guard("_flight", "if one.lane == lane then", "if one.lane ~= lane then")
@@ -123,7 +123,7 @@ async def test_where_all_have_been_asked_nobody_is(lanes: Lanes) -> None:
     assert len(await asked(lanes)) == 1
 
 
-@guard("_pulling", "if j.lane ~= 'background' then\n          short", "if true then\n          short")
+@guard("pull", "if j.lane ~= 'background' then\n        short", "if true then\n        short")
 async def test_not_for_other_background_work(lanes: Lanes) -> None:
     await quiet_ones(lanes, "quiet", kv=60)
     await lanes.submit(job("more", lane="background", kv=60))
@@ -131,7 +131,7 @@ async def test_not_for_other_background_work(lanes: Lanes) -> None:
     assert await asked(lanes) == []
 
 
-@guard("_pulling", "        short[#short + 1] = {lane", "        local _ = {lane")
+@guard("pull", "        short[#short + 1] = {lane", "        local _ = {lane")
 async def test_for_memory_too(lanes: Lanes) -> None:
     await quiet_ones(lanes, "quiet", kv=60)
     await lanes.submit(job("a", kv=60))
@@ -159,7 +159,7 @@ async def test_only_what_runs_is_asked(lanes: Lanes) -> None:
     assert await asked(lanes) == []
 
 
-@guard("_pulling", "flight.all.jobs >= credit.slots and ", "", where=LOOKS)
+@guard("pull", "flight.all.jobs >= credit.slots and ", "", where=LOOKS)
 async def test_where_places_are_left_nobody_else_is_looked_at(lanes: Lanes) -> None:
     await quiet_ones(lanes, "quiet", limits=TWO, kv=60)
     await lanes.submit(job("a", kv=60))
@@ -167,8 +167,8 @@ async def test_where_places_are_left_nobody_else_is_looked_at(lanes: Lanes) -> N
     assert await asked(lanes) == [], "whoever wants nothing does not look at who would get it"
 
 
-@guard("_pulling", "ours(j) and ", "", where=HERE)
-@guard("_pulling", HERE, "if false then")
+@guard("pull", "ours(j) and ", "", where=HERE)
+@guard("pull", HERE, "if false then")
 async def test_not_for_one_that_may_not_go_there(lanes: Lanes) -> None:
     await quiet_ones(lanes, "quiet")
     await lanes.submit(job("a", lane="slow"))
@@ -182,7 +182,7 @@ async def test_not_for_one_that_may_not_go_there(lanes: Lanes) -> None:
     assert len(await asked(lanes)) == 1
 
 
-@guard("_pulling", "not places.over(j, credit.slots) and ", "", where=HERE)
+@guard("pull", "not places.over(j, credit.slots) and ", "", where=HERE)
 async def test_not_for_one_whose_owner_has_enough(lanes: Lanes) -> None:
     own = {"owner": "key:a", "share": 500}
     await quiet_ones(lanes, "quiet", limits=TWO)
@@ -193,7 +193,7 @@ async def test_not_for_one_whose_owner_has_enough(lanes: Lanes) -> None:
     assert await asked(lanes) == []
 
 
-@guard("_pulling", " and not left_to_others(j) then\n          short", " then\n          short")
+@guard("pull", " and not left_to_others(j) then\n        short", " then\n        short")
 async def test_not_for_one_that_is_left_to_others(lanes: Lanes) -> None:
     await quiet_ones(lanes, "quiet", limits=TWO)
     await lanes.submit(job("leader"))
@@ -204,9 +204,9 @@ async def test_not_for_one_that_is_left_to_others(lanes: Lanes) -> None:
 
 
 @guard(
-    "_pulling",
-    "    if j then\n        looked[j.id] = true\n        if ours(j) and not",
-    "    if true then\n        looked[j.id] = true\n        if ours(j) and not",
+    "pull",
+    "    if j then\n      looked[j.id] = true\n      if ours(j) and not",
+    "    if true then\n      looked[j.id] = true\n      if ours(j) and not",
 )
 async def test_what_is_gone_is_passed_by(lanes: Lanes) -> None:
     clock, _ = await quiet_ones(lanes, "quiet")
@@ -218,7 +218,7 @@ async def test_what_is_gone_is_passed_by(lanes: Lanes) -> None:
     assert len(await asked(lanes)) == 1
 
 
-@guard("_pulling", " and looks < LOOK do", " do")
+@guard("pull", " and looks < LOOK do", " do")
 async def test_no_more_than_sixteen_are_looked_at_for_that(lanes: Lanes) -> None:
     clock, _ = await quiet_ones(lanes, "quiet")
     for number in range(16):
@@ -239,7 +239,7 @@ async def test_where_memory_is_full_it_is_asked_all_the_same(lanes: Lanes) -> No
         await pull(lanes, 0, limits=ONE)
 
 
-@guard("_pulling", "stands_in == 0 and flight.carries", "flight.carries")
+@guard("pull", "stands_in == 0 and flight.carries", "flight.carries")
 async def test_who_stands_in_asks_nobody(lanes: Lanes) -> None:
     await quiet_ones(lanes, "quiet")
     await lanes.submit(job("a"))

@@ -1,0 +1,3 @@
+-- needs: core job reply place count segment grant bell offer enter crowd submitting
+-- A submit, with the same arguments and results, whose job goes at once to a worker that has left a standing order for such: for a
+-- gateway that has reason to think that its engines are idle. Where none is, this costs more than a submit.
