@@ -11,20 +11,30 @@ local function add(load, one)
   load.prefill, load.long = load.prefill + one.prefill, load.long + one.long
 end
 local function flight_at(load_key)
-  local flight = {all = no_load(), jobs = {}}
+  -- `short`: what jobs of the short lanes have, but for prefill; `halves`: of how many prompts there is more to send.
+  local flight = {all = no_load(), short = no_load(), jobs = {}, halves = 0}
   function flight.take(one)
     flight.jobs[#flight.jobs + 1] = one
     add(flight.all, one)
+    if first_class(one.lane) then
+      add(flight.short, one)
+    end
+    if one.upto < one.prompt then
+      flight.halves = flight.halves + 1
+    end
   end
   function flight.send(one, upto)
     flight.all.prefill = flight.all.prefill + upto - one.upto
     one.prefill, one.upto = one.prefill + upto - one.upto, upto
+    if upto >= one.prompt then
+      flight.halves = flight.halves - 1
+    end
   end
-  -- What those have that came later than so; with `short`, what jobs of the short lanes have.
-  function flight.some(after, short)
+  -- What those have that came later than so.
+  function flight.some(after)
     local load = no_load()
     for _, one in ipairs(flight.jobs) do
-      if one.arr > after and (not short or first_class(one.lane)) then
+      if one.arr > after then
         add(load, one)
       end
     end
@@ -56,7 +66,11 @@ local function flight_at(load_key)
     return false
   end
   -- Prompts of which there is more to send, the lowest score first.
+  local NONE = {}
   function flight.half_read()
+    if flight.halves == 0 then
+      return NONE
+    end
     local some = {}
     for _, one in ipairs(flight.jobs) do
       if one.upto < one.prompt then

@@ -2,7 +2,7 @@
 -- must not stop a pull while memory is full.
 local function note_places(backend, slots, model)
   local key = P .. 'places:' .. model
-  if call('HGET', key, backend) ~= int(slots) then
+  if tonumber(call('HGET', key, backend) or '') ~= slots then
     redis.pcall('HSET', key, backend, int(slots))
     call('EXPIRE', key, 3600)
   end

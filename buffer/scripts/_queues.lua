@@ -1,11 +1,35 @@
--- Who waits, and who of them comes next. `queues`: model, lane and name of those in which somebody waits.
+-- Who waits, and who of them comes next. `queues`: model, lane and name of those in which somebody waits; `background`: whether one of
+-- them is of that lane.
+-- Who stands first in a queue by score is asked once, until somebody leaves it; and so it is with who does by turn.
+local function top_of(q)
+  if q.top == nil then
+    local top = call('ZRANGE', P .. 'wait:' .. q.name, 0, 0, 'WITHSCORES')
+    q.top, q.score = top[1] or false, tonumber(top[2] or '')
+  end
+  return q.top
+end
+local function turn_of(q)
+  if q.turn == nil then
+    q.turn = call('ZRANGE', P .. 'turn:' .. q.name, 0, 0)[1] or false
+  end
+  return q.turn
+end
+-- This job has left its queue; nil: one has that may have stood in any.
+local function look_anew(queues, j)
+  for _, q in ipairs(queues) do
+    if not j or (q.model == j.model and q.lane == j.lane) then
+      q.top, q.turn = nil, nil
+    end
+  end
+end
 local function waiting_queues(models, allowed_lanes)
-  local queues = {}
+  local queues = {background = false}
   for _, lane in ipairs(allowed_lanes) do
     for _, model in ipairs(models) do
-      local name = model .. ':' .. lane
-      if call('EXISTS', P .. 'wait:' .. name) == 1 then
-        queues[#queues + 1] = {model = model, lane = lane, name = name, looks = 0}
+      local q = {model = model, lane = lane, name = model .. ':' .. lane, looks = 0}
+      if top_of(q) then
+        queues[#queues + 1] = q
+        queues.background = queues.background or lane == 'background'
       end
     end
   end
@@ -21,16 +45,16 @@ local function candidate(queues, looked, quiet, short, by_turn)
   local best, best_score, head
   for _, q in ipairs(queues) do
     if open(q, quiet, short) then
-      local top = call('ZRANGE', P .. 'wait:' .. q.name, 0, 0, 'WITHSCORES')
-      if top[1] and (not best or tonumber(top[2]) < best_score) then
-        best, best_score, head = q, tonumber(top[2]), top[1]
+      local top = top_of(q)
+      if top and (not best or q.score < best_score) then
+        best, best_score, head = q, q.score, top
       end
     end
   end
   if not best then
     return nil
   end
-  local turn = call('ZRANGE', P .. 'turn:' .. best.name, 0, 0)[1]
+  local turn = turn_of(best)
   local id = turn and string.sub(turn, 18) or head
   if not looked[id] then
     return {id = id, model = best.model, queue = best, turn = turn}

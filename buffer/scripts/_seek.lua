@@ -2,9 +2,9 @@
 -- where they are, so each is passed by once.
 local passed = {}
 local function unseen(key, from, looked)
-  local at = passed[key] or 0
+  local at, more = passed[key] or 0, 0
   while true do
-    local top = call('ZRANGE', key, at, at + 16, 'WITHSCORES')
+    local top = call('ZRANGE', key, at, at + more, 'WITHSCORES')
     for i = 1, #top, 2 do
       if not looked[string.sub(top[i], from)] then
         passed[key] = at
@@ -12,9 +12,10 @@ local function unseen(key, from, looked)
       end
       at = at + 1
     end
-    if #top < 34 then
+    if #top < 2 * (more + 1) then
       passed[key] = at
       return nil
     end
+    more = 16
   end
 end
