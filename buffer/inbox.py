@@ -16,6 +16,7 @@ from buffer.desk import Want
 from buffer.errands import Errands
 from buffer.failures import GOES_ON, LOST, STOPPING
 from buffer.follower import Follower
+from buffer.frames import Part
 from buffer.incoming import Incoming
 from buffer.job import Chat
 from buffer.lanes import Lanes
@@ -101,6 +102,8 @@ class Inbox:
         follower.submitted_at = began_at
         if submitted.status == "known":
             self.want(follower, "catch_up")
+        elif submitted.backend:
+            follower.take(Part(job.id, submitted.fence, 0, "start", data=f" {submitted.backend}"))
         return submitted, follower
 
     async def _submit(self, job: NewJob, limit: int) -> Submitted:

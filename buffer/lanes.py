@@ -205,8 +205,10 @@ class Lanes(Grants):
 
 
 def _submitted(reply: Sequence[Any]) -> Submitted:
-    status, fence, state, waiting, *users = reply
-    return Submitted(cast(Any, status.decode()), int(fence), cast(JobState, state.decode()), waiting, *users)
+    status, fence, state, waiting, *more = reply
+    users = more[0] if more else 0
+    backend = more[1].decode() if len(more) > 1 else ""
+    return Submitted(cast(Any, status.decode()), int(fence), cast(JobState, state.decode()), waiting, users, backend)
 
 
 def _text(value: bytes | str) -> str:

@@ -79,6 +79,8 @@ class Submitted(Struct, frozen=True):
     embeddings: inputs. Where it is ``over``: those of its user,"""
     users: int = 0
     """and how many users wait."""
+    backend: str = ""
+    """Where it runs already, by a standing order: no frame tells of its start."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ local function granted_to(worker, till, j)
   call('ZADD', P .. 'lease', till, j.id)
   call('HSET', P .. 'load:' .. j.backend, j.id, share(j))
   mark(j, 0, 'start', j.base)
-  frame(j, 0, 'start', j.base .. ' ' .. j.backend)
   -- What was asked goes along, but for pictures: they would hold up the store's other clients.
   return {
     j.id, j.under, j.model, j.lane, j.user, j.inbox, j.prefix or '', j.base, j.spent or '0', int(j.fails), int(j.taken), j.arr,

@@ -28,14 +28,15 @@ local function idle_for(j)
   end
   return nil
 end
--- Whether the job went to a worker. Nobody waits, and nothing runs there: of all that a pull weighs, nothing weighs anything.
+-- The back end, if the job went to one of its workers. Nobody waits, and nothing runs there: of all that a pull weighs, nothing weighs
+-- anything. Its gateway learns of the start by the answer to its submit, and is not woken once more.
 local function offered(j)
   if j.lane == 'background' or j.behind ~= '' then
-    return false
+    return nil
   end
   local worker, backend, segment, pause, lease = idle_for(j)
   if not worker then
-    return false
+    return nil
   end
   j.backend, j.had = backend, j.prompt - j.prefill
   j.upto = next_upto(j.lane, j.prompt, j.had, j.splits, {segment = segment, free = 1}, false)
@@ -54,5 +55,5 @@ local function offered(j)
     told[2 * i - 1], told[2 * i] = i, field
   end
   call('XADD', P .. 'ctl:' .. worker, '*', 'k', 'grant', 'b', backend, unpack(told))
-  return true
+  return backend
 end

@@ -72,6 +72,7 @@ local function sending_of(pull)
     j.backend, j.upto, j.had = pull.backend, upto_of(j), j.prompt - j.prefill
     j.prefix, j.spent, j.body = prefix, spent, body
     sending.granted[#sending.granted + 1] = granted_to(pull.worker, till, j)
+    frame(j, 0, 'start', j.base .. ' ' .. j.backend)
     if j.lane == 'background' then
       -- Asked to give way, it has: this time it was not asked yet.
       call('HDEL', j.key, 'yield')

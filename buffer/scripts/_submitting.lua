@@ -124,8 +124,9 @@ if floor > 0 then
 end
 call('EXPIRE', reply, JOB_S)
 if lease == 0 then
-  if waiting == 0 and inputs == 0 and floor == 0 and not known and offered(j) then
-    return {'new', j.under, 'running', 0}
+  local backend = waiting == 0 and inputs == 0 and floor == 0 and not known and offered(j)
+  if backend then
+    return {'new', j.under, 'running', 0, 0, backend}
   end
   line_up(j)
   return {floor == 0 and 'new' or 'restored', int(j.fence), 'waiting', waiting + math.max(inputs, 1)}

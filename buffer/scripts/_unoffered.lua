@@ -1,4 +1,4 @@
 -- In a script that knows nothing of standing orders.
 local function offered()
-  return false
+  return nil
 end

@@ -4,5 +4,6 @@
 -- how often it was tried, how long ago first, how long ago its first word came ('': none), the model's name for clients, tokens of
 -- its prompt, whether that may be read in pieces, the back end that holds its beginning, the job that reads it just now ('': none),
 -- the trace that it belongs to ('': none).
--- An empty body has been put into the record already. Returns: status, fence, state, waiting; where it is over: how many users wait.
+-- An empty body has been put into the record already. Returns: status, fence, state, waiting; where it is over: how many users wait;
+-- where it runs already: 0, and its back end.
 -- A floor restores what the store has lost: over no record, and over one of a lower fence, even if that is done.
