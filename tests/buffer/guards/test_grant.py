@@ -50,7 +50,7 @@ async def test_a_grant_raises_the_fence_and_marks_it(lanes: Lanes) -> None:
     assert (await kinds(lanes, "a"))[-1] == (f"{granted.fence}-0", "start")
 
 
-@guard("_sending", "      call('ZREMRANGEBYSCORE', fair, '-inf', int(tag))\n", "")
+@guard("_grant", "  call('ZREMRANGEBYSCORE', fair, '-inf', int(tag))\n", "")
 async def test_users_behind_the_queues_clock_are_forgotten(lanes: Lanes) -> None:
     await ready(lanes)
     for id in "abc":

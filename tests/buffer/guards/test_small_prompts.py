@@ -24,21 +24,21 @@ async def pause_us(lanes: Lanes) -> int:
     return pulled.look_in_us
 
 
-@guard("_sending", "math.min(1, tokens / ", "(1 or tokens / ")
+@guard("_grant", "math.min(1, tokens / ", "(1 or tokens / ")
 async def test_less_than_a_piece_is_worth_its_part_of_the_pause(lanes: Lanes) -> None:
     await ready(lanes)
     await whole(lanes, "small", 25)
     assert await pause_us(lanes) == 25_000
 
 
-@guard("_sending", "math.min(1, tokens / ", "(tokens / ")
+@guard("_grant", "math.min(1, tokens / ", "(tokens / ")
 async def test_more_than_a_piece_is_worth_no_more_than_the_pause(lanes: Lanes) -> None:
     await ready(lanes)
     await whole(lanes, "large", 800)
     assert await pause_us(lanes) == 100_000
 
 
-@guard("_sending", "math.max(sending.next_at, now + pull.pause * share)", "now + pull.pause * share")
+@guard("_grant", "math.max(next_at, now + pause * part)", "now + pause * part")
 async def test_a_small_one_does_not_end_the_pause_of_a_large_one(lanes: Lanes) -> None:
     await ready(lanes)
     await is_read(lanes, await whole(lanes, "large", 800), 0)
