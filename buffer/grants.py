@@ -126,13 +126,16 @@ class Grants(Taking):
         await self._once(("XADD", self.keys.bell, "MAXLEN", 16, "*", "k", "bell"))
         self.store.ring("bell")
 
-    async def controls(self, worker: str, last_id: str, block_s: float = 30.0) -> tuple[str, list[Control | Handed]]:
+    async def controls(
+        self, worker: str, last_id: str, block_s: float = 30.0, *, drop: bool = False
+    ) -> tuple[str, list[Control | Handed]]:
         """What gateways told this worker beyond ``last_id`` (first ``0-0``), and the id to go on from. Waits up to
-        ``block_s``.
+        ``block_s``. ``drop``: what lies before that is done with.
         """
         key = self.keys.ctl(worker)
+        trim = {key: last_id} if drop else None
         controls: list[Control | Handed] = []
-        for _, entries in await self.store.read_streams({key: last_id}, block_s, 100):
+        for _, entries in await self.store.read_streams({key: last_id}, block_s, 100, trim=trim):
             for entry_id, fields in entries:
                 last_id = entry_id
                 if (control := read_control(fields)) is not None:

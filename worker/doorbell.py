@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from buffer.job import LANES
 from buffer.store import StoreUnavailable
 from buffer.timing import Backoff
@@ -9,6 +11,10 @@ from worker.pool import Pool
 
 BLOCK_S = 30.0
 AT_ONCE = 1000
+DROP_AT = 16
+DROP_AFTER_S = 10.0
+"""Words that were heard are dropped once there are so many, or after so long: jobs that came by standing orders are
+prompts, and prompts of up to 64 KiB."""
 FIRST = "0-0"
 
 
@@ -54,17 +60,24 @@ class Controls:
         self._pool = pool
 
     async def run(self) -> None:
-        pool, backoff = self._pool, Backoff()
-        last = FIRST
+        pool, backoff, clock = self._pool, Backoff(), asyncio.get_running_loop().time
+        last, kept, since_at = FIRST, 0, 0.0
         while True:
             await pool.connected.wait()
+            # Not each time: it costs as much as a read.
+            left_s = since_at + DROP_AFTER_S - clock() if kept else BLOCK_S
+            drop = kept >= DROP_AT or left_s <= 0
             try:
-                last, controls = await pool.lanes.controls(pool.worker, last, BLOCK_S)
+                last, controls = await pool.lanes.controls(
+                    pool.worker, last, BLOCK_S if drop else min(BLOCK_S, left_s), drop=drop
+                )
             except StoreUnavailable:
                 pool.away()
-                last = FIRST
+                last, kept = FIRST, 0
                 await backoff.wait()
                 continue
             backoff.reset()
+            since_at = since_at if kept and not drop else clock()
+            kept = len(controls) if drop else kept + len(controls)
             for control in controls:
                 pool.told(control)

@@ -58,13 +58,13 @@ class Pool:
     stopping: bool = False
     takers: dict[str, Callable[[Handed], None]] = field(default_factory=dict)
     """By back end: who takes the jobs that come by its standing order."""
-    recalled_us: int = 0
-    """What had been granted up to then and was not known here has been put back."""
+    recalled: dict[str, int] = field(default_factory=dict)
+    """Back end → instant, µs: what had been granted for it up to then, and was not known here, has been put back."""
 
     def away(self) -> None:
         """The store did not answer."""
-        if self.standing:
-            # What came by them may be read twice, or not at all.
+        if not self.lanes.store.embedded:
+            # What came by standing orders, which may be taken back by now, may be read twice, or not at all.
             self.unsure.update(engine.name for engine in self.engines)
         if self.connected.is_set():
             self.connected.clear()
@@ -91,6 +91,7 @@ class Pool:
     ) -> Pulled:
         """Jobs for a back end; one call at a time for each. What may be read further of those in hand is passed on. The
         rest as for ``Lanes.pull``. Raises ``StoreUnavailable``."""
+        recalled_us = self.recalled.get(backend, 0)
         try:
             pulled = await self.lanes.pull(
                 self.worker,
@@ -107,6 +108,9 @@ class Pool:
             self.unsure.add(backend)
             self.away()
             raise
+        if (now_us := self.recalled.get(backend, 0)) != recalled_us:
+            # Some other command was not answered while this one was under way.
+            pulled.jobs[:] = [job for job in pulled.jobs if job.fence > now_us]
         for piece in pulled.pieces:
             hand = self.hands.get(piece.id)
             if hand is not None and hand.job.fence == piece.fence:
@@ -158,7 +162,7 @@ class Pool:
         hand."""
         job, taker = handed.job, self.takers.get(handed.backend)
         hand = self.hands.get(job.id)
-        if taker is None or self.stopping or job.fence <= self.recalled_us:
+        if taker is None or self.stopping or job.fence <= self.recalled.get(handed.backend, 0):
             return
         if hand is None or hand.job.fence < job.fence:
             taker(handed)

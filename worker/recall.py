@@ -9,9 +9,12 @@ async def recall(pool: Pool, backend: str) -> int:
     """Returns how many. Not while a pull for that back end is under way. Raises ``StoreUnavailable``."""
     in_hand = [(hand.job.id, hand.job.fence) for hand in pool.hands.values()]
     recalled = await pool.lanes.recall(pool.worker, backend, in_hand)
-    pool.recalled_us = max(pool.recalled_us, recalled.at_us)
+    pool.recalled[backend] = recalled.at_us
     for hand in list(pool.hands.values()):
-        if hand.job.fence <= recalled.at_us and (hand.job.id, hand.job.fence) not in in_hand and not hand.events:
+        job = hand.job
+        if hand.engine.name != backend or job.fence > recalled.at_us or (job.id, job.fence) in in_hand:
+            continue
+        if not hand.events:
             # It came meanwhile by the standing order, and has been put back.
             hand.stop("lost")
     return recalled.jobs

@@ -29,6 +29,10 @@ class _Order(NamedTuple):
     swaps: bool
 
 
+_UNSURE = _Order((), -1, -1, swaps=False)
+"""What came of the last word on it is not known."""
+
+
 class Standing:
     """The standing orders of a worker, by back end. ``keep`` and ``take_back`` raise ``StoreUnavailable``."""
 
@@ -43,10 +47,11 @@ class Standing:
         self._again_at = 0.0
 
     def __bool__(self) -> bool:
-        """There are any: what comes in rings the bell, unless it comes by one of them."""
-        return bool(self._orders)
+        """There are any for sure: what comes in rings the bell, unless it comes by one of them."""
+        return any(order is not _UNSURE for order in self._orders.values())
 
     def __contains__(self, backend: str) -> bool:
+        """There may be one."""
         return backend in self._orders
 
     async def keep(self, engine: Engine, queues: Sequence[str], limits: Limits) -> None:
@@ -57,6 +62,7 @@ class Standing:
         if self._unheard and not await self._attend():
             await self.take_back(engine.name)
             return
+        self._orders[engine.name] = _UNSURE
         await self._lanes.stand(
             self._worker, engine.name, queues, limits=limits, lease_s=self._lease_s, swaps=order.swaps
         )
@@ -74,6 +80,7 @@ class Standing:
 
     async def take_back(self, backend: str) -> None:
         if backend in self._orders:
+            self._orders[backend] = _UNSURE
             await self._lanes.unstand(self._worker, backend)
             del self._orders[backend]
 
