@@ -95,7 +95,7 @@ class Reach:
 
     def heard(self) -> None:
         """It answered something."""
-        known, self._heard_at = self._known, _now()
+        known, self._heard_at = self._known, asyncio.get_running_loop().time()
         self._known = True
         if self._away is None:
             return

@@ -39,7 +39,7 @@ class Unread:
         """Returns as soon as there is something to give out. May be cancelled; one caller at a time. ``TimeoutError``
         at ``until_at``, seconds of the loop's clock.
         """
-        while not self.ready:
+        while self.end is None and (self.whole or not self.events):
             self._waiter = asyncio.get_running_loop().create_future()
             if until_at != math.inf:
                 if self._deadline is None:

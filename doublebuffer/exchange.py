@@ -7,6 +7,7 @@ value of an answer's headers by itself.
 from __future__ import annotations
 
 import asyncio
+import math
 import urllib.parse
 from collections.abc import Callable
 from typing import Any, cast
@@ -21,6 +22,7 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
+from buffer.timing import Deadline
 from gateway.call import put_line
 
 _EXPECT = b"expect"
@@ -74,9 +76,9 @@ class Exchange(RequestResponseCycle):
             raise RuntimeError("Invalid HTTP header value.")
         lines = [STATUS_LINE[status]]
         closes = False
-        for header in headers:
-            name, value = header[0].lower(), header[1]
-            lines.append(b"%b: %b\r\n" % (name, value))
+        for own_name, value in headers:
+            name = own_name.lower()
+            lines += (name, b": ", value, b"\r\n")
             if name in _FRAMING:
                 closes = self._frame(name, value) or closes
         if not self.keep_alive and not closes:
@@ -113,6 +115,8 @@ class Exchanging(HttpToolsProtocol):
             self.app = self.app.app
         self._forwarded = False
         """A proxy tells of the request's client."""
+        self._idle = Deadline(self.timeout_keep_alive_handler)
+        """Until when the next request may begin."""
         self._places: dict[bytes, tuple[str, bytes, bytes]] = {}
         """The last address → its path, as text and as it came, and its query."""
 
@@ -179,7 +183,25 @@ class Exchanging(HttpToolsProtocol):
             self._places = {self.url: found}
         return found
 
+    def on_response_complete(self) -> None:
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        else:
+            self._rest()
+
+    def _rest(self) -> None:
+        """Nothing is asked: the connection is idle from now on."""
+        self._idle.set(self.loop.time() + self.timeout_keep_alive)
+
+    def _unset_keepalive_if_required(self) -> None:
+        self._idle.set(math.inf)
+
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        self._idle.clear()
         if isinstance(self.cycle, Exchange):
             self.cycle.left()

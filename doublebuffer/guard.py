@@ -105,7 +105,8 @@ class Guarded(Exchanging):
                 self._expect_head()
         elif not self._in_body and (self.cycle is None or self.cycle.response_complete):
             if self._was_body:
-                self._expect_next()
+                # The end of a body came behind its answer.
+                self._rest()
             elif self._wait is None:
                 self._expect_head()
 
@@ -189,11 +190,6 @@ class Guarded(Exchanging):
             self._unread.cancel()
             self._unread = None
         super().resume_writing()
-
-    def _expect_next(self) -> None:
-        """The end of a body came behind its answer: the connection is idle from now on."""
-        patience_s = self.timeout_keep_alive
-        self.timeout_keep_alive_task = self.loop.call_later(patience_s, self.timeout_keep_alive_handler)
 
     def _expect_head(self) -> None:
         self._wait = self.loop.call_later(self._limits.head_s, self._head_is_late)

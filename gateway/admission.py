@@ -62,12 +62,12 @@ class Admission:
 
     def check(self, jobs: Sequence[tuple[NewJob, Outlook]]) -> None:
         """Raises ``Refusal`` where one of them would wait too long. Nothing of them has been submitted yet."""
-        asked: Counter[tuple[str, str]] = Counter()
+        asked: dict[tuple[str, str], int] = {}
         for job, known in jobs:
             lane = job.lane
             if lane == _BACKGROUND:
                 continue
-            asked[job.model, lane] += 1
+            asked[job.model, lane] = asked.get((job.model, lane), 0) + 1
             drain = self._drains.get((job.model, lane))
             if drain is None:
                 continue

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from buffer.follower import Follower
 from buffer.job import Chat, End, Usage
@@ -73,8 +74,7 @@ def _nothing() -> None:
     pass
 
 
-@dataclass(slots=True)
-class Answering:
+class Answering(Struct):
     id: str
     """Of the first job."""
     lane: str

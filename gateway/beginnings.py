@@ -41,7 +41,7 @@ class Beginnings:
         """Changes nothing, so that a thread may ask."""
         able = model.able
         held = self._index.held(links)
-        tokens = max((held.get(name, 0) for name in able), default=0)
+        tokens = max((held.get(name, 0) for name in able), default=0) if held else 0
         behind = self._behind(links, tokens) if able and SHARING.issuperset(able.values()) else ""
         return Known(tokens, near(held, able), behind)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from msgspec import Struct, field
 
 from gateway.room import Held, Room
 
@@ -38,8 +39,7 @@ class Line(Protocol):
         """``action`` is called once the client has closed its connection; None: nothing is. False: it has already."""
 
 
-@dataclass(slots=True)
-class Call:
+class Call(Struct):
     """What the front found out about a request before any route saw it."""
 
     method: str

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Coroutine
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from gateway.call import Call, Receive, Send
 from gateway.forms import Form
@@ -15,8 +16,7 @@ from gateway.refusal import ClientLeft
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
-class Client:
+class Client(Struct):
     form: Form
     call: Call
     receive: Receive

@@ -14,6 +14,7 @@ _EXPOSED = (
 _METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 _DAY_S = b"86400"
 _REMEMBERED = 1024
+_LONGEST_HOST = 256
 _PORT = re.compile(rb":[0-9]*$")
 _NEAR = (b".localhost", b".local", b".internal", b".home.arpa")
 """Ends of names that nobody outside can have: none of them is in the world's DNS."""
@@ -26,6 +27,8 @@ class Cors:
         patterns = [".*".join(re.escape(part) for part in origin.lower().split("*")) for origin in origins]
         self._allowed = re.compile("|".join(patterns) or r"(?!)", re.DOTALL)
         self._known: dict[bytes, bool] = {}
+        self._hosts: dict[bytes, bool] = {}
+        """Those that were asked for, as far as they are short."""
 
     def headers(self, origin: bytes | None) -> list[tuple[bytes, bytes]]:
         """For an answer to a request from ``origin``; none for an origin that may not read it."""
@@ -58,6 +61,15 @@ class Cors:
         return origin.partition(b"://")[2] != headers.get(b"host")
 
     def is_near(self, host: bytes) -> bool:
+        """``_is_near``, of whose answers some are remembered."""
+        near = self._hosts.get(host)
+        if near is None:
+            near = self._is_near(host)
+            if len(self._hosts) < _REMEMBERED and len(host) <= _LONGEST_HOST:  # the client chooses what stands here
+                self._hosts[host] = near
+        return near
+
+    def _is_near(self, host: bytes) -> bool:
         """Whether a Host header names this machine, or one of its own network, or a page that may call.
 
         A page may have its name in the world's DNS point here once it has been loaded; its requests then come to us as

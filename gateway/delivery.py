@@ -6,8 +6,10 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from buffer.job import End, Event, Failure, Origin, Usage
 from buffer.telemetry import Telemetry
@@ -60,8 +62,7 @@ class Timing:
     """and for it to be answered."""
 
 
-@dataclass(slots=True)
-class Delivery:
+class Delivery(Struct):
     """An answer's events, from its job to its client. Used once."""
 
     source: Source
@@ -79,7 +80,7 @@ class Delivery:
     about: Callable[[str], Headers]
     """What the headers tell of the back end of that name."""
     usage: Usage | None = None
-    _last_at: float = field(default=0.0)
+    _last_at: float = 0.0
 
     async def stream(self, writer: StreamWriter, timing: Timing) -> tuple[End, bool]:
         """Sends an answer as it comes. Gives its end, and whether the connection has to be broken off now."""

@@ -110,7 +110,6 @@ class Relay:
         self._sending.expires(orders, followers)
         try:
             end, breaks, usages = await self._deliver(answer, client)
-            self._sending.waited(orders)
             if end is None and outlives is not None and await outlives.stays():
                 work = partial(
                     self._outlive, orders, followers, sources, submitted_at, outlives=outlives, api=client.form.api

@@ -12,7 +12,7 @@ class Titles:
     def __init__(self, least_s: float, most_s: float) -> None:
         self._least_s = least_s
         self._most_s = most_s
-        self._open: dict[str, set[asyncio.Future[None]]] = {}
+        self._open: dict[str, set[Chat]] = {}
 
     def chat(self, user: str) -> Chat:
         """A chat of ``user``, ``with`` which it lasts from its arrival to its end."""
@@ -25,7 +25,8 @@ class Titles:
         """
         await asyncio.sleep(self._least_s)
         if chats := self._open.get(user):
-            await asyncio.wait(set(chats), timeout=max(0.0, self._most_s - self._least_s))
+            answered = {chat.answered() for chat in chats}
+            await asyncio.wait(answered, timeout=max(0.0, self._most_s - self._least_s))
 
 
 class Chat:
@@ -33,17 +34,27 @@ class Chat:
 
     __slots__ = ("_answered", "_open", "_user")
 
-    def __init__(self, open: dict[str, set[asyncio.Future[None]]], user: str) -> None:
+    def __init__(self, open: dict[str, set[Chat]], user: str) -> None:
         self._open = open
         self._user = user
+        self._answered: asyncio.Future[None] | None = None
+
+    def answered(self) -> asyncio.Future[None]:
+        """Done at its end. Hardly ever does a title wait for a chat, so there is none before one does."""
+        if self._answered is None:
+            self._answered = asyncio.get_running_loop().create_future()
+        return self._answered
 
     def __enter__(self) -> None:
-        self._answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._open.setdefault(self._user, set()).add(self._answered)
+        chats = self._open.get(self._user)
+        if chats is None:
+            chats = self._open[self._user] = set()
+        chats.add(self)
 
     def __exit__(self, *_: object) -> None:
-        self._answered.set_result(None)
+        if self._answered is not None:
+            self._answered.set_result(None)
         chats = self._open[self._user]
-        chats.discard(self._answered)
+        chats.discard(self)
         if not chats:
             del self._open[self._user]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Iterable
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -51,7 +52,7 @@ def chain(
     ``seed`` names what must be the same for a cache to serve: the model. ``after`` goes on from another chain, such as
     that of the request whose answer is now a part of it. ``tokens_per_byte``: of text; it changes no digest.
     """
-    digest, tokens = (after[-1].digest, after[-1].tokens) if after else (_digest(b"", seed), 0)
+    digest, tokens = (after[-1].digest, after[-1].tokens) if after else (_seed(seed), 0)
     links = list(after)
     for part in parts:
         tokens += MESSAGE_TOKENS
@@ -69,6 +70,11 @@ def chain(
             tokens += math.ceil(len(block) * per_byte)
             links.append(Link(digest, tokens))
     return tuple(links)
+
+
+@lru_cache(maxsize=1024)
+def _seed(seed: bytes) -> bytes:
+    return _digest(b"", seed)
 
 
 def _digest(before: bytes, data: bytes) -> bytes:

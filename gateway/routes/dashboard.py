@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qs
 
 import orjson
 from fastapi import APIRouter, Request, Response
+from msgspec import structs
 
 from buffer.overview import REF_CHARS
 from buffer.store import StoreUnavailable
@@ -141,7 +141,7 @@ async def _viewer(sessions: Sessions, headers: Mapping[bytes, bytes]) -> Holder 
 
 
 def _owner(call: Call, viewer: Holder) -> str:
-    return owner_of(replace(call, key=viewer.name))
+    return owner_of(structs.replace(call, key=viewer.name))
 
 
 async def _key_of(request: Request) -> str:
