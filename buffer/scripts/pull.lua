@@ -86,6 +86,8 @@ local function good(c)
         end
         return j
       end
+      -- First what takes no memory: so it ends also where there is none.
+      out(j)
       raise(j)
       finish(j, 1, 'expired', expired)
     else

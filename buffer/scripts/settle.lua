@@ -7,8 +7,13 @@
 local fence, kind, real, reason = tonumber(ARGV[3]), ARGV[5], tonumber(ARGV[7]), ARGV[8]
 local key = P .. 'job:' .. ARGV[2]
 -- As much of its record as the end of a job takes that does not wait.
-local j = as_read(ARGV[2], key, call('HMGET', key, 'st', 'fence', 'n', 'model', 'lane', 'user', 'inbox', 'entry', 'backend', 'det',
-  'cancel', 'tag', 'cost', 'first'))
+local v = call('HMGET', key, 'st', 'fence', 'n', 'model', 'lane', 'user', 'inbox', 'entry', 'backend', 'det', 'cancel', 'tag', 'cost',
+  'first')
+local j = v[1] and {
+  id = ARGV[2], key = key, st = v[1], fence = tonumber(v[2]), under = v[2], n = tonumber(v[3]), model = v[4], lane = v[5], user = v[6],
+  inbox = v[7], entry = v[8] or '', backend = v[9] or '', det = v[10] == '1', cancel = v[11] or '', tag = tonumber(v[12]),
+  cost = tonumber(v[13]),
+}
 if not j or j.fence < fence then
   return kind == 'drop' and 'gone' or 'orphan'
 end
@@ -31,7 +36,7 @@ if first > 0 and first == j.n + 1 and j.st == 'running' and kind ~= 'drop' then
   j.n = n - 1
   local last = int(j.n)
   call('XADD', P .. 'reply:' .. j.id, 'NOMKSTREAM', j.under .. '-' .. last, 'k', 'ev', 'n', int(first), 'd', ARGV[10])
-  noted = {'n', last, 'first', j.first or NOW}
+  noted = {'n', last, 'first', v[14] or NOW}
 end
 if kind == 'done' and n ~= j.n + 1 then
   return j.n

@@ -60,3 +60,14 @@ async def test_workers_hear_of_a_cancel(lanes: Lanes) -> None:
     async with full(lanes):
         assert await lanes.cancel("a") == "running"
     assert await length(lanes, "ctl:w") == 2
+
+
+@guard("pull", "      out(j)\n", "", servers_only=True)
+async def test_who_waited_too_long_is_told(lanes: Lanes) -> None:
+    clock = await swept(lanes)
+    await running(lanes, "first")
+    await lanes.submit(job("a", timeout_us=1_000_000))
+    clock.forward(2)
+    async with full(lanes):
+        assert await ids(lanes) == []
+    assert await state(lanes) == "done"
