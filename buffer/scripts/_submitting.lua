@@ -97,13 +97,27 @@ end
 post(j)
 -- A large body stands in the record already. With any body the server stores a hash in another form: it is told of it with the rest, lest it
 -- make the one form of the other.
-call('HSET', key, 'st', 'waiting', 'entry', j.entry, 'fence', int(j.fence), 'n', '0', 'fails', int(j.fails), 'taken', int(j.taken), 'lane', lane,
-  'model', model, 'user', user, 'owner', ARGV[18], 'share', ARGV[19], 'score', int(j.score), 'tag', int(j.tag),
-  'due', int(j.due), 'arr', int(arr), 'cost', ARGV[10], 'kv', ARGV[11], 'prefill', ARGV[12], 'long', ARGV[13], 'inbox', inbox,
-  'det', ARGV[14], 'timeout', ARGV[9], 'deadline', int(j.deadline), 'prefix', ARGV[22], 'base', ARGV[23],
-  'spent', ARGV[24], 'inputs', int(inputs), 'name', ARGV[32],
-  'prompt', ARGV[33], 'splits', ARGV[34], 'near', ARGV[35], 'behind', ARGV[36], 'trace', ARGV[37],
-  unpack(j.body ~= '' and {'body', j.body} or {}))
+local more = {}
+-- What is as it is without a word is left out.
+local function note(field, value, else_it_is)
+  if value ~= else_it_is then
+    more[#more + 1], more[#more + 2] = field, value
+  end
+end
+note('body', ARGV[16], '')
+note('prefix', ARGV[22], '')
+note('base', ARGV[23], '')
+note('spent', ARGV[24], '0')
+note('share', ARGV[19], '0')
+note('inputs', ARGV[17], '0')
+note('splits', ARGV[34], '0')
+note('near', ARGV[35], '')
+note('behind', ARGV[36], '')
+note('trace', ARGV[37], '')
+call('HSET', key, 'st', 'waiting', 'entry', j.entry, 'fence', int(j.fence), 'n', '0', 'fails', int(j.fails), 'taken', int(j.taken),
+  'lane', lane, 'model', model, 'user', user, 'owner', ARGV[18], 'score', int(j.score), 'tag', int(j.tag), 'due', int(j.due),
+  'arr', int(arr), 'cost', ARGV[10], 'kv', ARGV[11], 'prefill', ARGV[12], 'long', ARGV[13], 'inbox', inbox, 'det', ARGV[14],
+  'timeout', ARGV[9], 'deadline', int(j.deadline), 'name', ARGV[32], 'prompt', ARGV[33], unpack(more))
 -- An older record may know of more attempts; of when the first of them began it knows best.
 local tries = math.max(tonumber(ARGV[29]), known and known.tries or 0)
 if tries > 0 then

@@ -103,7 +103,7 @@ async def test_a_background_job_has_no_due_time(lanes: Lanes) -> None:
     assert (await record(lanes, "a"))["due"] == "0"
 
 
-@guard("_submitting", "j.body ~= '' and {'body', j.body} or {}", "{'body', j.body}")
+@guard("_submitting", "if value ~= else_it_is then", "if true then")
 async def test_a_large_body_put_there_ahead_stays(lanes: Lanes) -> None:
     await lanes.create_inbox(INBOX)
     await _status(lanes, "a", body=b"x" * (LARGE_BODY + 1))
