@@ -106,24 +106,30 @@ class ReplyWriter(Outgoing):
             self._look_alarm.clear()
 
     async def _turn(self) -> None:
-        turn = Turn(self._lanes)
-        closing = {
-            id: one for id, one in self._closing.items() if id in self._attempts and not self._attempts[id].orphan
-        }
+        turn, attempts = Turn(self._lanes), self._attempts
+        closing = {id: one for id, one in self._closing.items() if id in attempts and not attempts[id].orphan}
         carried = {id for id, one in closing.items() if one.carries}
-        due = dict(self._unappended) if self._append_due else {id: self._attempts[id] for id in closing}
-        for id in carried:
-            due.pop(id, None)
-        turn.append([a for id, a in (due | self._unsent).items() if a.det and id not in carried])
+        due = self._unappended if self._append_due else {id: attempts[id] for id in closing}
+        # Detached ones are appended before they are sent, the others afterwards.
+        before: list[Attempt] = []
+        after: list[Attempt] = []
+        for id, attempt in due.items():
+            if id not in carried:
+                (before if attempt.det else after).append(attempt)
         by_inbox: dict[str, list[Attempt]] = {inbox: [] for inbox in self._full}
         for id, attempt in self._unsent.items():
-            if id not in carried and (attempt.inbox not in self._full or id in closing):
+            if id in carried:
+                continue
+            if attempt.det and id not in due:
+                before.append(attempt)
+            if attempt.inbox not in self._full or id in closing:
                 by_inbox.setdefault(attempt.inbox, []).append(attempt)
-        for inbox, attempts in by_inbox.items():
-            turn.frame(inbox, attempts)
-        turn.append([attempt for attempt in due.values() if not attempt.det])
+        turn.append(before)
+        for inbox, some in by_inbox.items():
+            turn.frame(inbox, some)
+        turn.append(after)
         for id, one in closing.items():
-            turn.close(self._attempts[id], one)
+            turn.close(attempts[id], one)
         turn.appends = turn.appends or self._append_due
         self._append_due = False
         try:
