@@ -13,7 +13,7 @@ from buffer.embed import Vector
 from buffer.job import Content, Event, Logprobs, Reasoning, ToolDelta, decode_events
 
 
-class Part(Struct, array_like=True):
+class Part(Struct, array_like=True, gc=False):
     """A piece of one job's answer on its way. ``n`` = number of its first event, or of the mark."""
 
     id: str

@@ -11,7 +11,7 @@ from msgspec import Struct
 from buffer.job import Chat, Content, Event, Finish, Origin, Reasoning, ToolDelta, Usage
 
 
-class Said(Struct, frozen=True, omit_defaults=True):
+class Said(Struct, frozen=True, omit_defaults=True, gc=False):
     """Thinking, then words. Travels as JSON in a job's ``prefix`` and in the marks ``snap`` and ``again``; nothing said
     travels as an empty text.
     """

@@ -2,6 +2,7 @@
 
 ``Chat`` is a request and travels as JSON in the job's hash; ``Event`` is a piece of an answer and travels as
 MessagePack in reply entries and frames. Fields that are only carried through stay raw JSON and are never decoded.
+None of them can be part of a cycle, so the collector of cycles need not know of them (``gc=False``).
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ Front = Literal["ollama", "openai", "responses", "anthropic"]
 """Whose form the client speaks."""
 
 
-class TextPart(Struct, tag="text", tag_field="type"):
+class TextPart(Struct, tag="text", tag_field="type", gc=False):
     text: str
 
 
-class ImagePart(Struct, tag="image", tag_field="type"):
+class ImagePart(Struct, tag="image", tag_field="type", gc=False):
     url: str
     """A ``data:`` URL; an ``http(s)`` link only where the operator allows links."""
 
 
-class AudioPart(Struct, tag="audio", tag_field="type"):
+class AudioPart(Struct, tag="audio", tag_field="type", gc=False):
     data: str
     """Base64, without a ``data:`` prefix."""
     format: str
@@ -43,14 +44,14 @@ class AudioPart(Struct, tag="audio", tag_field="type"):
 Part = TextPart | ImagePart | AudioPart
 
 
-class ToolCall(Struct):
+class ToolCall(Struct, gc=False):
     id: str
     name: str
     arguments: str
     """JSON text of an object."""
 
 
-class Message(Struct, omit_defaults=True):
+class Message(Struct, omit_defaults=True, gc=False):
     role: str
     """``system``, ``user``, ``assistant`` or ``tool``; ``developer`` has become ``system``."""
     content: str | list[Part] = ""
@@ -68,7 +69,7 @@ class Message(Struct, omit_defaults=True):
         return "\n".join(part.text for part in self.content if isinstance(part, TextPart))
 
 
-class Sampling(Struct, omit_defaults=True):
+class Sampling(Struct, omit_defaults=True, gc=False):
     """Sampling settings that both APIs know. None: the client left it unset, and the model's own default holds."""
 
     temperature: float | None = None
@@ -83,7 +84,7 @@ class Sampling(Struct, omit_defaults=True):
     seed: int | None = None
 
 
-class Format(Struct, omit_defaults=True):
+class Format(Struct, omit_defaults=True, gc=False):
     """Structured output: any JSON object, or one that fits ``schema``."""
 
     kind: Literal["json", "schema"]
@@ -92,7 +93,7 @@ class Format(Struct, omit_defaults=True):
     strict: bool | None = None
 
 
-class Chat(Struct, omit_defaults=True):
+class Chat(Struct, omit_defaults=True, gc=False):
     """A chat request in the one form inside."""
 
     model: str
@@ -193,7 +194,7 @@ Event = Content | Reasoning | ToolDelta | Logprobs | Finish | Usage | Origin | V
 EndKind = Literal["done", "failed", "cancelled", "expired"]
 
 
-class Failure(Struct, omit_defaults=True):
+class Failure(Struct, omit_defaults=True, gc=False):
     """Why a job ended without an answer. ``message`` is one sentence for a person."""
 
     message: str
@@ -204,7 +205,7 @@ class Failure(Struct, omit_defaults=True):
     retry_after_s: int | None = None
 
 
-class End(Struct, omit_defaults=True):
+class End(Struct, omit_defaults=True, gc=False):
     """The terminal event of a job: exactly one, and no word after it."""
 
     kind: EndKind
