@@ -126,6 +126,9 @@ class Inbox:
         async with self._moving:
             if self.name == home:
                 log.warning("The inbox of this gateway was gone; it has a new one")
+                # Workers may have lost their standing orders with it, and hear nothing but the bell.
+                with suppress(StoreUnavailable):
+                    await self._lanes.ring_bell()
                 await self.create()
                 self._look_after_all()
 

@@ -90,7 +90,7 @@ class Link:
         """
         await self._ready(False)
         try:
-            return await self._ways.stay(command, COMMAND_TIMEOUT_S)
+            return await self._ways.stay(command, EAGER_S)
         except CAUGHT as error:
             if (found := trouble(error)) is None:
                 raise

@@ -109,8 +109,8 @@ class Wire(asyncio.Protocol):
         reader.feed(data)
         try:
             while under_way and (reply := reader.gets()) is not False:
-                if type(reply) is hiredis.PushNotification:
-                    # Of version 3 of the protocol, if the URL asks for that: nobody's answer.
+                if type(reply) is hiredis.PushNotification and reply[0] != b"subscribe":
+                    # Of version 3 of the protocol, if the URL asks for that: nobody's answer, but that to a SUBSCRIBE.
                     continue
                 if under_way[0].take(reply):
                     under_way.popleft()

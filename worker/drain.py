@@ -50,7 +50,7 @@ class Drain:
         """Until the pool stops."""
         await self._pool.drain(self._turn, self._engine.wake)
         self._reads_on()
-        if self._engine.name in self._pool.standing:
+        if self._pool.standing.ever:
             await self._end_order()
 
     async def _turn(self) -> float | None:
@@ -92,7 +92,8 @@ class Drain:
             return sooner(wait_s, look_in_s)
         await self._send(pulled, window_s)
         if engine.name in pool.standing and not pulled.stands:
-            pool.standing.forget(engine.name)
+            # The store has lost it. Taken back it rings the bell, for which alone the doorbell may wait.
+            await pool.standing.take_back(engine.name)
             return 0
         engine.short = len(pulled.jobs) < want and pulled.waiting > 0
         engine.quiet = len(pulled.jobs) < want and pulled.waiting == 0

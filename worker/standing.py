@@ -18,8 +18,8 @@ from buffer.store import StoreUnavailable
 from buffer.wire import Wire
 from worker.engine import Engine
 
-AGAIN_S = 10.0
-"""Between two tries to be found."""
+AGAIN_S, MOST_AGAIN_S = 10.0, 600.0
+"""Between two tries to be found; twice as long after each that failed."""
 
 
 class _Order(NamedTuple):
@@ -44,7 +44,9 @@ class Standing:
         self._heard: Wire | None = None
         """While it is open, scripts can see that this worker lives."""
         self._able = not lanes.store.embedded
-        self._again_at = 0.0
+        self._again_at, self._again_s = 0.0, AGAIN_S
+        self.ever = False
+        """Jobs may have come by one."""
 
     def __bool__(self) -> bool:
         """There are any for sure: what comes in rings the bell, unless it comes by one of them."""
@@ -57,12 +59,12 @@ class Standing:
     async def keep(self, engine: Engine, queues: Sequence[str], limits: Limits) -> None:
         """Of a back end on which nothing of ours runs: leaves the order, where there is none or another."""
         order = _order(engine, queues, limits)
-        if not self._able or (self._orders.get(engine.name) == order and not self._unheard):
+        if self._orders.get(engine.name) == order and not self._unheard:
             return
         if self._unheard and not await self._attend():
             await self.take_back(engine.name)
             return
-        self._orders[engine.name] = _UNSURE
+        self._orders[engine.name], self.ever = _UNSURE, True
         await self._lanes.stand(
             self._worker, engine.name, queues, limits=limits, lease_s=self._lease_s, swaps=order.swaps
         )
@@ -70,12 +72,13 @@ class Standing:
 
     async def _attend(self) -> bool:
         now_at = time.monotonic()
-        if now_at < self._again_at:
+        if not self._able or now_at < self._again_at:
             return False
-        self._again_at = now_at + AGAIN_S
+        self._again_at = now_at + self._again_s
+        self._again_s = min(2 * self._again_s, MOST_AGAIN_S)
         with suppress(StoreUnavailable):
             self._heard = await self._lanes.store.attend(self._lanes.keys.ctl(self._worker))
-            self._able = self._heard is not None
+            self._able, self._again_s = self._heard is not None, AGAIN_S
         return not self._unheard
 
     async def take_back(self, backend: str) -> None:
@@ -83,10 +86,6 @@ class Standing:
             self._orders[backend] = _UNSURE
             await self._lanes.unstand(self._worker, backend)
             del self._orders[backend]
-
-    def forget(self, backend: str) -> None:
-        """The store has lost it."""
-        self._orders.pop(backend, None)
 
     def differs(self, engine: Engine) -> bool:
         """The order is no longer what it should be, or nobody would find this worker there."""

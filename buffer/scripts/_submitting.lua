@@ -46,12 +46,17 @@ if limit > 0 and waiting + math.max(inputs, 1) > limit then
   end
   return {'full', '0', 'gone', waiting}
 end
-if ARGV[14] ~= '1' and call('EXISTS', P .. 'inbox:' .. inbox) == 0 then
-  -- Its answer would come to nobody, and pull would drop it.
-  call('DEL', key)
+if call('EXISTS', P .. 'inbox:' .. inbox) == 0 then
+  local homeless = ARGV[14] ~= '1'
+  if homeless then
+    -- Its answer would come to nobody, and pull would drop it.
+    call('DEL', key)
+  end
   -- Where the store has lost everything, it has lost the standing orders too, and whoever trusts in one has to hear of that.
   call('XADD', P .. 'bell', 'MAXLEN', 16, '*', 'k', 'order')
-  return {'homeless', '0', 'gone', waiting}
+  if homeless then
+    return {'homeless', '0', 'gone', waiting}
+  end
 end
 
 local arr = now - tonumber(ARGV[20])

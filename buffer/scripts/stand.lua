@@ -13,8 +13,9 @@ if holds == 0 then
   return
 end
 local last = math.ceil(holds / 1000)
+-- First what lets go: a script that begins with that is not refused while memory is full.
+call('ZREMRANGEBYSCORE', standing, '-inf', int(now))
 call('HSET', orders, backend, table.concat(ARGV, ',', 5, 8) .. '\31' .. table.concat(ARGV, '\31', 9) .. '\31')
 call('PEXPIRE', orders, last)
-call('ZREMRANGEBYSCORE', standing, '-inf', int(now))
 call('ZADD', standing, int(now + holds), worker)
 call('PEXPIRE', standing, last)

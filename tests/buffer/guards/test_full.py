@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from buffer.job import End
 from buffer.lanes import Lanes
 from tests.buffer.guards.mutants import guard
-from tests.buffer.guards.steps import length, state, swept
-from tests.buffer.jobs import LEASE_S, chunk, ids, job, running
+from tests.buffer.guards.steps import ids_in, length, state, swept
+from tests.buffer.jobs import LEASE_S, MANY, chunk, ids, job, running
 
 
 @asynccontextmanager
@@ -71,3 +71,10 @@ async def test_who_waited_too_long_is_told(lanes: Lanes) -> None:
     async with full(lanes):
         assert await ids(lanes) == []
     assert await state(lanes) == "done"
+
+
+@guard("stand", "call('ZREMRANGEBYSCORE', standing, '-inf', int(now))\n", "", servers_only=True)
+async def test_workers_stand_ready(lanes: Lanes) -> None:
+    async with full(lanes):
+        await lanes.stand("w", "b", ["m"], limits=MANY, lease_s=LEASE_S)
+    assert await ids_in(lanes, "standing") == ["w"]

@@ -85,15 +85,34 @@ async def test_background_jobs_have_a_limit_of_their_own(lanes: Lanes) -> None:
     assert [await _status(lanes, id, 1, lane="background") for id in "bc"] == ["new", "full"]
 
 
-@guard("_submitting", "if ARGV[14] ~= '1' and call('EXISTS', P .. 'inbox:' .. inbox) == 0 then", "if false then")
+@guard("_submitting", "if call('EXISTS', P .. 'inbox:' .. inbox) == 0 then", "if false then")
+@guard("_submitting", "  if homeless then\n    return {'homeless'", "  if false then\n    return {'homeless'")
 async def test_a_job_whose_inbox_is_gone_is_refused(lanes: Lanes) -> None:
     assert await _status(lanes, "a") == "homeless"
     assert await record(lanes, "a") == {}
 
 
-@guard("_submitting", "ARGV[14] ~= '1' and ", "")
+@guard("_submitting", "  if homeless then\n    return {'homeless'", "  if true then\n    return {'homeless'")
 async def test_a_detached_one_is_not(lanes: Lanes) -> None:
     assert await _status(lanes, "a", det=True) == "new"
+
+
+@guard("_submitting", "  if homeless then\n    -- Its", "  if true then\n    -- Its")
+async def test_its_large_body_stays(lanes: Lanes) -> None:
+    await _status(lanes, "a", det=True, body=b"x" * (LARGE_BODY + 1))
+    assert "body" in await record(lanes, "a")
+
+
+@guard("_submitting", "  if homeless then\n    -- Its", "  if false then\n    -- Its")
+async def test_that_of_a_refused_one_does_not(lanes: Lanes) -> None:
+    await _status(lanes, "a", body=b"x" * (LARGE_BODY + 1))
+    assert "body" not in await record(lanes, "a")
+
+
+@guard("_submitting", "  call('XADD', P .. 'bell', 'MAXLEN', 16, '*', 'k', 'order')\n", "")
+async def test_where_the_inbox_is_gone_the_bell_rings_for_whoever_may_have_lost_orders(lanes: Lanes) -> None:
+    await _status(lanes, "a", det=True)
+    assert await length(lanes, "bell") == 1
 
 
 @guard("_submitting", "lane == 'background' and 0 or ", "")
