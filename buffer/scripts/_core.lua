@@ -1,5 +1,6 @@
 -- KEYS[1] is what all names of the pool begin with. ARGV[1] is 0, or the instant in microseconds that a test gives.
 local P = KEYS[1]
+-- A command's numbers are given in digits: what a script prints itself, or has as a string, costs half of what the server prints for it.
 local call = redis.call
 local now = tonumber(ARGV[1])
 if now == 0 then

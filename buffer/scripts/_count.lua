@@ -1,7 +1,7 @@
 -- Of the models that ARGV names from there on: those that jobs came for lately. Of most that a back end has, none ever comes.
 local function asked(from)
   local known, some = {}, {}
-  for _, model in ipairs(call('ZRANGE', P .. 'models', 0, -1)) do
+  for _, model in ipairs(call('ZRANGE', P .. 'models', '0', '-1')) do
     known[model] = true
   end
   for i = from, #ARGV do

@@ -1,5 +1,5 @@
 -- A job becomes a worker's.
-local PACE_S, LARGE_BODY, HEED, HEED_S = 60, 65536, 60000000, 120
+local PACE_S, LARGE_BODY, HEED, HEED_S = '60', 65536, 60000000, '120'
 -- `till`: until when it has it, in digits. `j` tells its back end, up to which token its prompt goes there now, and its texts: prefix, tokens
 -- spent on that, body. Returns what the worker is told.
 local function granted_to(worker, till, j)
@@ -28,5 +28,5 @@ end
 local function clock(fair, tag)
   call('ZREMRANGEBYSCORE', fair, '-inf', int(tag))
   call('ZADD', fair, int(tag), 'V')
-  call('EXPIRE', fair, 3600)
+  call('EXPIRE', fair, '3600')
 end

@@ -1,5 +1,5 @@
 -- A job's record, without its texts. nil: there is none (a body put ahead of its submit is none yet).
-local JOB_S, DONE_JOB_S, DONE_REPLY_S, CANCELLED_REPLY_S = 3600, 600, 60, 2
+local JOB_S, DONE_JOB_S, DONE_REPLY_S, CANCELLED_REPLY_S = '3600', '600', '60', '2'
 local function read(id)
   local key = P .. 'job:' .. id
   local v = call('HMGET', key, 'st', 'fence', 'n', 'model', 'lane', 'user', 'inbox', 'entry', 'backend', 'det', 'cancel', 'tag', 'cost',

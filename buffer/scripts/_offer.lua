@@ -1,7 +1,7 @@
 -- Standing orders: an idle worker leaves word of what it would have, and whoever submits a job need not wake it to ask for that. Sorted
 -- set `standing`: worker → until when, µs; hash `orders:<worker>`: back end → segment, pause, lease, whether it swaps models; and the
 -- models, each between two \31.
-local MOST_ASKED = 16
+local MOST_ASKED = '16'
 -- Whether a worker would hear of it at once: it is subscribed to the channel of that name for as long as it lives.
 local function hears(worker)
   local ctl = P .. 'ctl:' .. worker
@@ -13,7 +13,7 @@ local function hears(worker)
 end
 -- A back end on which nothing runs, and one of its workers that would have the job.
 local function idle_for(j)
-  for _, worker in ipairs(call('ZRANGEBYSCORE', P .. 'standing', NOW, '+inf', 'LIMIT', 0, MOST_ASKED)) do
+  for _, worker in ipairs(call('ZRANGEBYSCORE', P .. 'standing', NOW, '+inf', 'LIMIT', '0', MOST_ASKED)) do
     local orders = call('HGETALL', P .. 'orders:' .. worker)
     for i = 1, #orders, 2 do
       local backend, order = orders[i], orders[i + 1]
@@ -52,7 +52,7 @@ local function offered(j)
   end
   local told = {}
   for i, field in ipairs(fields) do
-    told[2 * i - 1], told[2 * i] = i, field
+    told[2 * i - 1], told[2 * i] = int(i), type(field) == 'number' and int(field) or field
   end
   call('XADD', P .. 'ctl:' .. worker, '*', 'k', 'grant', 'b', backend, unpack(told))
   return backend

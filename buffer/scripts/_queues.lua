@@ -3,14 +3,14 @@
 -- Who stands first in a queue by score is asked once, until somebody leaves it; and so it is with who does by turn.
 local function top_of(q)
   if q.top == nil then
-    local top = call('ZRANGE', P .. 'wait:' .. q.name, 0, 0, 'WITHSCORES')
+    local top = call('ZRANGE', P .. 'wait:' .. q.name, '0', '0', 'WITHSCORES')
     q.top, q.score = top[1] or false, tonumber(top[2] or '')
   end
   return q.top
 end
 local function turn_of(q)
   if q.turn == nil then
-    q.turn = call('ZRANGE', P .. 'turn:' .. q.name, 0, 0)[1] or false
+    q.turn = call('ZRANGE', P .. 'turn:' .. q.name, '0', '0')[1] or false
   end
   return q.turn
 end
@@ -82,7 +82,7 @@ local function next_left(models, left_by, looked)
   for _, model in ipairs(models) do
     local key = P .. 'left:' .. model
     call('ZREMRANGEBYSCORE', key, '-inf', int(now))
-    for _, id in ipairs(call('ZRANGE', key, 0, -1)) do
+    for _, id in ipairs(call('ZRANGE', key, '0', '-1')) do
       local told = call('HMGET', P .. 'job:' .. id, 'st', 'left')
       if told[1] == 'waiting' and left_by[told[2]] and not looked[id] then
         looked[id] = true

@@ -5,7 +5,7 @@ local key, reply = P .. 'job:' .. id, P .. 'reply:' .. id
 
 local count = lane == 'background' and background or people
 local waiting = 0
-for _, each in ipairs(call('ZRANGE', P .. 'models', 0, -1)) do
+for _, each in ipairs(call('ZRANGE', P .. 'models', '0', '-1')) do
   waiting = waiting + count(each)
 end
 -- Of embeddings the limit counts inputs.
@@ -89,7 +89,7 @@ else
   j.tag = math.max(tonumber(clock or '0'), tonumber(turn or '0'), tonumber(last or '0'))
   if call('ZADD', fair, int(j.tag + j.cost), 'u:' .. user, int(j.tag), 'l:' .. user) > 0 then
     -- Who is there already has a lifetime, and pulls begin it anew.
-    call('EXPIRE', fair, 3600)
+    call('EXPIRE', fair, '3600')
   end
 end
 if floor > 0 then
@@ -97,7 +97,7 @@ if floor > 0 then
 end
 if call('ZADD', P .. 'models', NOW, model) == 1 then
   -- Begun anew by each watch.
-  call('EXPIRE', P .. 'models', 86400)
+  call('EXPIRE', P .. 'models', '86400')
 end
 post(j)
 -- A large body stands in the record already. With any body the server stores a hash in another form: it is told of it with the rest, lest it

@@ -66,7 +66,7 @@ if real then
   if account or turn > tonumber(clock or '0') then
     call('ZADD', fair, int(math.max(turn, 0)), 'u:' .. j.user)
     if not account then
-      call('EXPIRE', fair, 3600)
+      call('EXPIRE', fair, '3600')
     end
   end
 end
