@@ -34,7 +34,7 @@ async def quiet_ones(lanes: Lanes, *names: str, limits: Limits = ONE, **more: An
 async def asked(lanes: Lanes, worker: str = "w") -> list[Control]:
     """Words to give a place back."""
     _, controls = await lanes.controls(worker, "0-0", 0.001)
-    return [control for control in controls if control.kind == "yield"]
+    return [one for one in controls if isinstance(one, Control) and one.kind == "yield"]
 
 
 @guard("_sending", "    if j.lane == 'background' then\n      -- Asked", "    if false then\n      -- Asked")
