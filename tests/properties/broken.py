@@ -20,6 +20,13 @@ BROKEN = {
         "    call('HSET', load_key, j.id, share(j))\n    sent",
         "    sent",
     ),
+    "an offer to a back end that is not idle": ("_offer", "call('EXISTS', P .. 'load:' .. backend) == 0", "true"),
+    "an offer before who waits": ("_submitting", "waiting == 0 and inputs == 0", "inputs == 0"),
+    "a grant under the old fence": (
+        "_grant",
+        "raise(j, 'st', j.st,",
+        "j.under = int(j.fence)\n  call('HSET', j.key, 'st', j.st,",
+    ),
     "take-over under the old fence": ("reap", "freed = freed + out(j)\n    raise(j)\n", "freed = freed + out(j)\n"),
 }
 """What is wrong → file, what stands there, what is there in its place."""

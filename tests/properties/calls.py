@@ -14,7 +14,7 @@ from buffer.scripting import by_sha
 from tests.properties import pulls
 
 asked: ContextVar[pulls.Asked | None] = ContextVar("asked", default=None)
-"""What the pull that is on its way may take."""
+"""What the pull that is on its way may take, or the standing order."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ def owned(call: Call) -> list[tuple[str, int]]:
 
 
 def watch_pulls(lanes: Lanes) -> None:
-    """Has what these lanes pull checked against what may be had."""
-    pull = lanes.pull
+    """Has what these lanes pull, and what comes by standing orders, checked against what may be had."""
+    pull, stand = lanes.pull, lanes.stand
 
-    async def checked(
+    async def pulled(
         worker: str, backend: str, models: Sequence[str], *, want: int, limits: Limits, **more: Any
     ) -> Pulled:
         token = asked.set(pulls.Asked(backend, tuple(models), limits, want, 0))
@@ -59,4 +59,11 @@ def watch_pulls(lanes: Lanes) -> None:
         finally:
             asked.reset(token)
 
-    lanes.pull = checked  # type: ignore[method-assign]
+    async def stood(worker: str, backend: str, models: Sequence[str], *, limits: Limits, **more: Any) -> None:
+        token = asked.set(pulls.Asked(backend, tuple(models), limits, 1, 0))
+        try:
+            await stand(worker, backend, models, limits=limits, **more)
+        finally:
+            asked.reset(token)
+
+    lanes.pull, lanes.stand = pulled, stood  # type: ignore[method-assign]

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from redis.exceptions import ConnectionError as ConnectionLost
+from redis.exceptions import NoPermissionError
 
 from buffer.access import Command, Store
 from buffer.link import Link
 from buffer.wire import Wire
+from tests.properties.attending import Attending
 
 if TYPE_CHECKING:
     from tests.properties.world import World
@@ -29,6 +31,7 @@ class Far:
         self.world, self.name = world, name
         self.paused_until_s = 0.0
         self.dead = False
+        self._attending: list[Attending] = []
         self._limits: dict[asyncio.Timeout, None] = {}
         """In the order in which they began: that of a set is another in each process."""
 
@@ -65,8 +68,24 @@ class Far:
 
     async def stay(self, command: Command, within_s: float) -> tuple[Wire, Any]:
         """See ``buffer.wires.Ways``. Raises redis-py's ``ConnectionError``."""
+        world = self.world
+        await world.later(0.0005, 0.01)
         await self.awake()
-        raise ConnectionLost("Nobody stays here.")
+        chance = world.chance()
+        if chance < 0.05 or world.unreachable:
+            await self._lose("on the way there")
+        one = world.attendance.subscribe(str(command[1]))
+        if chance < 0.06:
+            return cast(Wire, one), NoPermissionError("this user has no permissions to access the channel")
+        self._attending.append(one)
+        await world.later(0.0005, 0.01)
+        await self.awake()
+        return cast(Wire, one), [b"subscribe", command[1].encode(), 1]
+
+    def hang_up(self) -> None:
+        """Its process is gone."""
+        for one in self._attending:
+            self.world.attendance.leave(one)
 
     def end_in(self, within_s: float) -> None:
         until_s = asyncio.get_running_loop().time() + within_s
@@ -118,7 +137,7 @@ class Far:
         streams = [str(key) for key in read[first : first + (len(read) - first) // 2]]
         results = world.execute([*before, read])
         while not results[-1] and loop.time() < until_s:
-            await world.news(streams, until_s)
+            await world.readers.news(streams, until_s)
             if world.unreachable:
                 await self._lose("while it waited")
             await self.awake()

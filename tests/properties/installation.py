@@ -6,11 +6,9 @@ import asyncio
 import logging
 import random
 import secrets
-from dataclasses import dataclass
 from random import Random
 from unittest.mock import patch
 
-from buffer.backend import BackendSpec
 from buffer.job import LANES, Chat, Message, encode_chat
 from buffer.names import queue_names
 from buffer.records import NewJob
@@ -20,6 +18,7 @@ from tests.properties.engines import Engine
 from tests.properties.far import Far
 from tests.properties.faults import Faults
 from tests.properties.ledger import Client, Ledger, Violation
+from tests.properties.plan import MODELS, plan
 from tests.properties.processes import GatewayProcess, WorkerProcess
 from tests.properties.server import Server
 from tests.properties.world import Names, World
@@ -28,50 +27,8 @@ CLIENTS_COME_S = 20.0
 AT_THE_LATEST_S = 400.0
 LEASE_S = 4.0
 SNAPSHOT_S = 1.5
-MODELS = ("small", "large", "odd")
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a seed decides ahead."""
-
-    models: dict[str, tuple[str, ...]]
-    """Back end → what it serves."""
-    specs: dict[str, BackendSpec]
-    faulty: bool
-    jobs: int
-    max_wait_s: float
-    share: int
-    """Of one owner of two; 0: they have none."""
-    splits: frozenset[str]
-    """Back ends that read prompts in pieces."""
-
-
-def plan(rng: Random, *, faulty: bool, jobs: int) -> Plan:
-    models: dict[str, tuple[str, ...]] = {"b1": ("small", "large"), "b2": ("large", "odd"), "b3": MODELS}
-    if rng.random() < 0.3:
-        models = {"b1": MODELS}
-    odd = rng.choice(("b1", "b2", "", "")) if len(models) > 1 else ""
-    specs = {
-        name: BackendSpec(
-            name=name,
-            # Those of this kind cannot go on with what another has begun.
-            kind="openai" if name == odd else "vllm",
-            url="http://127.0.0.1:1",
-            max_in_flight=rng.choice((1, 1, 2, 2, 3, 5)),
-            kv_tokens=rng.choice((None, 70, 130)),
-        )
-        for name in models
-    }
-    return Plan(
-        models,
-        specs,
-        faulty,
-        jobs,
-        max_wait_s=rng.choice((1.0, 3.0, 8.0, 30.0)),
-        share=rng.choice((0, 0, 300, 600)),
-        splits=frozenset(name for name in models if rng.random() < 0.5),
-    )
+IDLE, IDLE_S = 0.5, 8.0
+"""How often clients wait for an idle moment, and for how long at most."""
 
 
 class Installation:
@@ -131,6 +88,7 @@ class Installation:
             await asyncio.gather(*pending, return_exceptions=True)
             for process in [*self.gateways, *self.workers, *self.leaving]:
                 await process.crash()
+            world.attendance.end()
 
     def _quiet(self) -> None:
         world = self.world
@@ -157,8 +115,17 @@ class Installation:
             gateway.serve(client, rng.choice((0, 0, 12)))
             if self.plan.faulty and rng.random() < 0.2:
                 gateway.begin(self._leave(gateway, client))
+            if rng.random() < IDLE:
+                await self._idle()
             pace = CLIENTS_COME_S / self.plan.jobs
             await asyncio.sleep(rng.uniform(0.0, 2 * pace if rng.random() < 0.7 else 0.01))
+
+    async def _idle(self) -> None:
+        """Until nothing is open, or it was too long."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + IDLE_S
+        while loop.time() < until_s and any(job.st != "done" for job in self.world.look().jobs.values()):
+            await asyncio.sleep(0.2)
 
     def _client(self, job_id: str) -> Client:
         rng, max_wait_s = self.rng, self.plan.max_wait_s

@@ -47,6 +47,7 @@ class Process:
     async def crash(self) -> None:
         """At once, wherever it stands; nothing is said to anybody."""
         self.far.dead = True
+        self.far.hang_up()
         tasks = list(self.tasks)
         for task in tasks:
             task.cancel()
@@ -172,6 +173,7 @@ class WorkerProcess(Process):
                 served.clock = asyncio.get_running_loop().time
         self.worker = worker
         self.running = self.begin(worker.run(self.stop))
+        self.running.add_done_callback(lambda _: self.far.hang_up())
 
     @property
     def stopped(self) -> bool:

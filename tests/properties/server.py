@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import redis
@@ -70,6 +70,19 @@ class Server:
             self._link.read_response()
             self._compiled.add(part.name)
         return ("EVAL", f"return redis.db_{part.name}()", *command[2:])
+
+    def subscribe(self, channel: str) -> Callable[[], None]:
+        """On a connection of its own. Returns what ends that: by then the server has heard of it."""
+        link = self._client.connection_pool.get_connection()
+        link.send_command("SUBSCRIBE", channel)
+        link.read_response()
+
+        def end() -> None:
+            link.send_command("UNSUBSCRIBE")
+            link.read_response()
+            self._client.connection_pool.release(link)
+
+        return end
 
     def empty(self) -> None:
         """It has nothing, and knows no script."""

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
 from buffer.access import Command
 from buffer.keys import CTL_S, DONE_JOB_S, DONE_REPLY_S, INBOX_S, Keys
-from tests.properties import checks, pulls
+from buffer.taking import ORDER_S
+from tests.properties import checks, offers, pulls
+from tests.properties.attending import Attendance
 from tests.properties.calls import Call, asked, call_of, owned
+from tests.properties.ends import SECOND, Ends
 from tests.properties.ledger import Ledger, Violation
+from tests.properties.readers import Readers
 from tests.properties.server import Server
 from tests.properties.snapshots import Snapshots
 from tests.properties.state import State, dump, look
 from tests.properties.virtual import now_us
 
-SECOND = 1_000_000
 LOOK_FOR_LIFETIMES = 100
-QUIET = frozenset(("append", "prefilled", "create", "peek", "place", "depths", "signal"))
+QUIET = frozenset(("append", "prefilled", "create", "peek", "place", "depths", "signal", "stand"))
 """Scripts after which orders, leases and load are as they were."""
-REPEATED = frozenset(
-    ("submit", "requeue", "cancel", "watch", "create", "renew", "append", "release", "settle", "prefilled", "recall")
+RINGS = frozenset(("submit", "offer", "stand", "renew"))
+"""Scripts that may ring each time."""
+REPEATED = (
+    frozenset(("requeue", "cancel", "watch", "create", "append", "release", "settle", "prefilled", "recall")) | RINGS
 )
 
 
@@ -41,6 +46,9 @@ class World:
         self.keys = Keys(prefix=server.prefix)
         self.ledger = Ledger()
         self.snapshots = Snapshots(server)
+        self.attendance = Attendance(server, rng)
+        self.orders: dict[tuple[str, str], pulls.Asked] = {}
+        """Worker, back end → its standing order."""
         self.faulty = False
         """Whether commands may be lost, late or sent twice."""
         self.back_us = 0
@@ -48,11 +56,8 @@ class World:
         self.calls = 0
         self.failure: BaseException | None = None
         self.on_failure: Callable[[], None] = lambda: None
-        self._last: dict[str, bytes] = {}
-        """Stream that somebody waits at → its last entry."""
-        self._waiting: dict[asyncio.Event, tuple[str, ...]] = {}
-        self._ends: dict[tuple[str, str], int] = {}
-        """Kind and name of a key with a short life → when it ends. Redis' own clock is not ours."""
+        self.readers = Readers(server)
+        self._ends = Ends(server, self.keys.base)
 
     @property
     def now_us(self) -> int:
@@ -73,11 +78,11 @@ class World:
         """At one instant, on the real store. What does not hold is noted as the world's failure."""
         self.ledger.counts["exchanges"] += 1
         try:
-            self._expire()
+            self._ends.expire()
             results = [self._run(command) for command in commands]
             if any((call := call_of(command)) is not None and call.name not in QUIET for command in commands):
                 self.check()
-            self._wake()
+            self.readers.wake()
         except AssertionError as found:
             self.fail(found)
             raise
@@ -95,13 +100,17 @@ class World:
             # It is to go by the store's clock. What takes no instant (``told``) has something else there.
             command = (*command[:4], self.now_us, *command[5:])
         before = [(job, fence, self._fence(job)) for job, fence in owned(call)]
-        wanted = asked.get() if call.name == "pull" else None
-        found = self.look(closely=True) if wanted is not None else None
+        wanted = asked.get() if call.name in ("pull", "stand") else None
+        found = self.look(closely=True) if call.name == "offer" or (wanted and call.name == "pull") else None
         result = self._send(command)
         self._taken(call, before, result)
+        if found is not None and call.name == "offer":
+            self._offered(call, found, result)
         if call.name in REPEATED and self.chance() < 0.05:
             result = self._again(call, command, result)
         self._note(call, result)
+        if wanted is not None and call.name == "stand" and call.args[3]:
+            self.orders[str(call.args[1]), str(call.args[2])] = wanted
         if found is not None and wanted is not None:
             pulls.check_pull(found, replace(wanted, now_us=self.now_us), [fields[0].decode() for fields in result[0]])
         return result
@@ -112,9 +121,9 @@ class World:
 
     def _again(self, call: Call, command: Command, first: Any) -> Any:
         """P10."""
-        before = dump(self.server)
-        second = self._send(command)
-        after = dump(self.server)
+        before, second, after = dump(self.server), self._send(command), dump(self.server)
+        if call.name in RINGS:
+            before.pop(self.keys.bell, None), after.pop(self.keys.bell, None)
         changed = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
         if changed:
             raise Violation(f"P10: {call.name} run again ({first!r}, then {second!r}) changed {changed}")
@@ -142,12 +151,36 @@ class World:
     def _note(self, call: Call, result: Any) -> None:
         """Lifetimes that begin anew."""
         if call.name == "create" or (call.name == "watch" and result[0] == 1):
-            self._ends_after("inbox", str(call.args[1]), INBOX_S)
+            self._ends.after("inbox", str(call.args[1]), INBOX_S)
         elif call.name == "renew":
-            self._ends_after("ctl", str(call.args[1]), CTL_S)
-        elif call.name == "submit" and result[0] in (b"new", b"restored"):
+            self._ends.after("ctl", str(call.args[1]), CTL_S)
+            self._stands(call)
+        elif call.name == "stand":
+            self._stands(call)
+        elif call.name == "recall":
+            self.ledger.counts["recalled"] += result[0]
+        elif call.name in ("submit", "offer") and result[0] in (b"new", b"restored"):
             for kind in ("job", "reply"):
-                self._ends.pop((kind, str(call.args[1])), None)
+                self._ends.at.pop((kind, str(call.args[1])), None)
+
+    def _offered(self, call: Call, found: State, result: Any) -> None:
+        """P3, P4 and P7 of what went to a worker at once."""
+        if result[0] != b"new" or result[2] != b"running":
+            self.ledger.counts["offered in vain"] += result[0] == b"new"
+            return
+        self.ledger.counts["offers granted"] += 1
+        job = self.look().jobs[str(call.args[1])]
+        offers.check_offer(found, job, self.orders, self.now_us)
+        ctl = self.keys.ctl(job.worker)
+        if not self.attendance.hears(ctl):
+            raise Violation(f"P9: {job.id} was granted to {job.worker}, which nobody can tell to live")
+        offers.check_told(job, result, self._send(("XREVRANGE", ctl, "+", "-", "COUNT", 1)))
+
+    def _stands(self, call: Call) -> None:
+        """Standing orders hold for so long, in virtual time."""
+        if call.args[3]:
+            self._ends.after("orders", str(call.args[1]), round(ORDER_S))
+            self._ends.after("standing", "", round(ORDER_S))
 
     def check(self) -> None:
         """P3 and P5, and what has ended."""
@@ -155,71 +188,32 @@ class World:
         state = self.look()
         checks.check_state(state, self.ledger)
         for job in state.jobs.values():
-            if job.st == "done" and ("job", job.id) not in self._ends:
-                self._ends_after("job", job.id, DONE_JOB_S)
-                self._ends_after("reply", job.id, DONE_JOB_S if job.det else DONE_REPLY_S)
+            if job.st == "done" and ("job", job.id) not in self._ends.at:
+                self._ends.after("job", job.id, DONE_JOB_S)
+                self._ends.after("reply", job.id, DONE_JOB_S if job.det else DONE_REPLY_S)
         if self.calls % LOOK_FOR_LIFETIMES == 0:
             checks.check_lifetimes(self.server, self.keys)
 
     def look(self, *, closely: bool = False) -> State:
         """Of the jobs that were not seen to be done."""
-        ids = [one for one in self.ledger.clients if ("job", one) not in self._ends]
+        ids = [one for one in self.ledger.clients if ("job", one) not in self._ends.at]
         return look(self.server, self.keys, ids, self.names.queues, self.names.backends, closely=closely)
-
-    def _ends_after(self, kind: str, name: str, seconds: int) -> None:
-        """A key's lifetime in virtual time. In real time it is to be there as long as the test runs."""
-        self._ends[kind, name] = now_us() + seconds * SECOND
-        self.server.ask([("EXPIRE", getattr(self.keys, kind)(name), 36_000)])
-
-    def _expire(self) -> None:
-        now = now_us()
-        for kind, name in [one for one, at in self._ends.items() if at < now]:
-            self.server.ask([("DEL", getattr(self.keys, kind)(name))])
-            if kind == "job":
-                self._ends[kind, name] = now + 10**12
-            else:
-                del self._ends[kind, name]
-
-    # --- readers that wait
-
-    async def news(self, streams: Iterable[str], until_s: float) -> None:
-        """Returns when one of the streams has changed, or at ``until_s``, or when the store goes away."""
-        event = asyncio.Event()
-        self._waiting[event] = tuple(streams)
-        try:
-            async with asyncio.timeout_at(until_s):
-                await event.wait()
-        except TimeoutError:
-            pass
-        finally:
-            del self._waiting[event]
-
-    def _wake(self) -> None:
-        keys = sorted({key for streams in self._waiting.values() for key in streams})
-        if not keys:
-            return
-        lasts = self.server.ask([("XREVRANGE", key, "+", "-", "COUNT", 1) for key in keys])
-        now = {key: (last[0][0] if last else b"") for key, last in zip(keys, lasts, strict=True)}
-        changed = {key for key, last in now.items() if self._last.get(key, b"") != last}
-        self._last.update(now)
-        for event, streams in self._waiting.items():
-            if changed.intersection(streams):
-                event.set()
 
     # --- what becomes of the store itself
 
     def away(self, seconds: float) -> None:
         """Nobody reaches it for so long; whoever waits at it is cut off."""
         self.away_until_s = max(self.away_until_s, asyncio.get_running_loop().time() + seconds)
-        for event in self._waiting:
-            event.set()
+        self.attendance.cut_off()
+        self.readers.cut_off()
 
     def snapshot(self) -> None:
-        self.snapshots.take(now_us(), self._ends)
+        self.snapshots.take(now_us(), self._ends.at)
 
     def empty(self) -> None:
         """It came back, and had kept nothing."""
         self.server.empty()
+        self.attendance.restart()
         self.snapshots.forget()
         self._forget({})
 
@@ -228,8 +222,10 @@ class World:
         snapshot = self.snapshots.some(round(age_s * SECOND))
         if snapshot is not None:
             self.snapshots.back_to(snapshot)
+            self.attendance.restart()
             self._forget(snapshot.ends)
 
     def _forget(self, ends: dict[tuple[str, str], int]) -> None:
-        self._ends, self._last = dict(ends), {}
+        self._ends.at = dict(ends)
+        self.readers.forget()
         self.ledger.forget()
