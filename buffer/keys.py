@@ -173,7 +173,19 @@ class Keys:
         return f"{self.base}inbox:{name}"
 
     def ctl(self, worker: str) -> str:
+        """Stream; and the channel to which the worker is subscribed while it lives."""
         return f"{self.base}ctl:{worker}"
+
+    @property
+    def standing(self) -> str:
+        """Sorted set: worker with standing orders → until when they hold, µs. It lives as long."""
+        return f"{self.base}standing"
+
+    def orders(self, worker: str) -> str:
+        """Hash: back end → segment, pause, lease, whether it swaps models; and the models. With a lifetime, as long as
+        the orders hold.
+        """
+        return f"{self.base}orders:{worker}"
 
     @property
     def bell(self) -> str:

@@ -23,7 +23,14 @@ async def redis_findings(settings: Settings, store: Store) -> list[Finding]:
     except (StoreUnavailable, *CAUGHT) as error:
         where = without_password(settings.redis_url or "")
         return [wrong(TOPIC, f"{where} answers, but not to INFO: {error}", "let this user run INFO")]
-    return [_version(server), writes, _eviction(memory), *_room(memory, settings), *_persistence(persistence)]
+    return [
+        _version(server),
+        writes,
+        *await _orders(store),
+        _eviction(memory),
+        *_room(memory, settings),
+        *_persistence(persistence),
+    ]
 
 
 async def _writes(store: Store) -> Finding:
@@ -32,6 +39,30 @@ async def _writes(store: Store) -> Finding:
     except (StoreUnavailable, *CAUGHT) as error:
         return wrong(TOPIC, str(error), "see docs/redis.md; until then every chat is refused")
     return fine(TOPIC, "takes writes")
+
+
+async def _orders(store: Store) -> list[Finding]:
+    """All works without them."""
+    if store.embedded:
+        return []
+    channel = Lanes(store).keys.ctl("doctor")
+    try:
+        wire = await store.attend(channel)
+        if wire is not None:
+            wire.close()
+            (seen,) = await store.exchange([("PUBSUB", "NUMSUB", channel)])
+            if not isinstance(seen, Exception):
+                return []
+    except (StoreUnavailable, *CAUGHT):
+        pass
+    return [
+        note(
+            TOPIC,
+            "does not let this user SUBSCRIBE to its channels, or ask PUBSUB for them, so the first token of a client "
+            "that is alone comes a millisecond later",
+            "give it `+subscribe +pubsub` and `&doublebuffer:*` (docs/redis.md)",
+        )
+    ]
 
 
 def _version(server: dict[str, Any]) -> Finding:
