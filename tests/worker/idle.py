@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -48,16 +48,18 @@ class Site:
         """Returns when those workers (all, if none is named) have orders in the store, and have pulled since."""
         await until(lambda: self._ready(numbers or range(len(self.crew.workers))), within_s)
 
-    async def _ready(self, numbers: Any) -> bool:
-        store, keys = self.door.lanes.store, self.door.lanes.keys
+    async def _ready(self, numbers: Iterable[int]) -> bool:
         for number in numbers:
-            pool = self.pool(number)
-            heard = (await store.redis.pubsub_numsub(keys.ctl(pool.worker)))[0][1]
-            there = await store.redis.exists(f"{keys.base}orders:{pool.worker}")
-            if not (heard and there and pool.standing and pool.connected.is_set()):
-                return False
-            if not all(engine.quiet or engine.running for engine in pool.engines):
-                return False
+            for pool in self.crew.workers[number].pools:
+                if not pool.takers:
+                    continue  # for embeddings
+                key = pool.lanes.keys.orders(pool.worker)
+                if await pool.lanes.store.exchange([("EXISTS", key)]) != [1]:
+                    return False
+                if not pool.standing or not pool.connected.is_set():
+                    return False
+                if not all(engine.quiet or engine.running for engine in pool.engines):
+                    return False
         return True
 
 
