@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from buffer.store import Store, open_store
+from buffer.store import Store, StoreUnavailable, open_store
 from tests.rig.scripted import Scripted
 from tests.worker.rig import Crew, Gate, gate, settings, spec, working
 from worker.pool import Pool
@@ -43,6 +43,16 @@ class Site:
         assert (await ask.end()).kind == "done"
         assert ask.text == f"{marker} 1"
         ask.follower.close()
+
+    async def serves_again(self, marker: str = "x", within_s: float = 20.0) -> None:
+        """It may refuse for a moment."""
+        async with asyncio.timeout(within_s):
+            while True:
+                try:
+                    await self.serves(marker)
+                    return
+                except StoreUnavailable:
+                    await asyncio.sleep(0.02)
 
     async def stand(self, *numbers: int, within_s: float = 5.0) -> None:
         """Returns when those workers (all, if none is named) have orders in the store, and have pulled since."""
