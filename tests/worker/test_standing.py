@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from buffer.store import open_store
+from buffer.store import Store, StoreUnavailable, open_store
 from tests.rig.redis_server import RedisServer, run_redis
 from tests.rig.script import HOLD, Wait, answer, role
 from tests.worker.idle import Site, site, until
@@ -162,6 +162,27 @@ async def test_who_may_not_subscribe_works_by_the_doorbell(caplog: pytest.LogCap
             assert it.pulls
             assert not it.pool().standing
         await admin.aclose()
+    assert [one for one in caplog.records if one.levelname != "INFO"] == []
+
+
+async def test_where_subscribing_ends_the_connection_it_is_asked_ever_more_rarely(
+    real_redis: RedisServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """So do some proxies."""
+    tried = list[str]()
+
+    async def closes(self: Store, channel: str) -> None:
+        tried.append(channel)
+        raise StoreUnavailable("The connection was closed.")
+
+    monkeypatch.setattr(Store, "attend", closes)
+    monkeypatch.setattr("worker.standing.AGAIN_S", 0.01)
+    async with site(real_redis.url) as it:
+        for number in range(20):
+            await it.serves(f"m{number}")
+        assert it.pulls
+        assert 1 < len(tried) < 10
+        assert not it.pool().standing
     assert [one for one in caplog.records if one.levelname != "INFO"] == []
 
 
