@@ -22,6 +22,14 @@ local function look_anew(queues, j)
     end
   end
 end
+-- One of this job's queue was looked at, and left.
+local function looked_at(queues, j)
+  for _, q in ipairs(queues) do
+    if q.model == j.model and q.lane == j.lane then
+      q.looks = q.looks + 1
+    end
+  end
+end
 local function waiting_queues(models, allowed_lanes)
   local queues = {background = false}
   for _, lane in ipairs(allowed_lanes) do

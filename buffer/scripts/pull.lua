@@ -1,4 +1,4 @@
--- needs: core job reply place finish count seek owners flight credit segment queues places elsewhere memory yield grant sending
+-- needs: core job reply place finish count seek homes owners flight credit segment queues places elsewhere memory yield grant sending
 -- ARGV: now, worker, backend, want, slots, kv, prefill, long, reserved slots, kv reserve, segment, pause, lease, expired end, goes on
 -- (1: it can with what others began), names, lanes, memory, models: the number of names of back ends, these, the number of lanes,
 -- these, the number of words on memory (0: it swaps no models), these (how long ago a worker looked, the models it found), the models.
@@ -69,13 +69,7 @@ local over, places, others = {}, owners_at(P .. 'load:' .. backend), {}
 local short, left_count = {}, 0
 
 -- The record of a job that may be granted; nil if it was none, and is away now from wherever it was found.
-local gone, homes = 0, {}
-local function at_home(inbox)
-  if homes[inbox] == nil then
-    homes[inbox] = call('EXISTS', P .. 'inbox:' .. inbox) == 1
-  end
-  return homes[inbox]
-end
+local gone = 0
 local function good(c)
   local j = read(c.id)
   if j then
@@ -196,11 +190,7 @@ while true do
     else
       leave(j)
       looked_count = looked_count + 1
-      for _, q in ipairs(queues) do
-        if q.model == j.model and q.lane == j.lane then
-          q.looks = q.looks + 1
-        end
-      end
+      looked_at(queues, j)
       others[j.owner] = true
       if j.lane ~= 'background' then
         short[#short + 1] = {lane = need.lane, kv = need.kv, prefill = need.prefill, long = need.long}
@@ -230,7 +220,6 @@ for _, half in ipairs(flight.half_read()) do
     sending.go_on(half)
   end
 end
-
 if stands_in == 0 and flight.carries('background') then
   -- Where no place is left, those that would come next have not been looked at.
   local looks = 0
@@ -250,16 +239,12 @@ if stands_in == 0 and flight.carries('background') then
   end
   look(give_way(flight, credit, short))
 end
-
 sending.clocks()
-
 if gone >= MOST_GONE then
   -- There may be more of them: so many at once hold up everybody. Whoever waits for the bell comes again.
   call('XADD', P .. 'bell', 'MAXLEN', 16, '*', 'k', 'pull')
 end
 look(sending.read_later and sending.next_at or nil)
 look(sending.careful_at)
-return {
-  granted, everybody(everyone), sending.pieces, look_at and format('%.0f', look_at - now) or '0',
-  call('HEXISTS', P .. 'orders:' .. worker, backend),
-}
+local stands = call('HEXISTS', P .. 'orders:' .. worker, backend)
+return {granted, everybody(everyone), sending.pieces, look_at and format('%.0f', look_at - now) or '0', stands}

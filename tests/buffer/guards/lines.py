@@ -41,7 +41,7 @@ WAIVED = {
     "_offer: if not worker then": LEADS,
     "_offer: local told = redis.pcall('PUBSUB', 'NUMSUB', ctl)": "who may not ask is given no answer",
     "_submitting: if backend then": LEADS,
-    "pull: if homes[inbox] == nil then": SAVES,
+    "_homes: if homes[inbox] == nil then": SAVES,
     "pull: if not c then": LEADS,
     "pull: while true do": LEADS,
     "settle: if ARGV[13] ~= '' then": SAVES,

@@ -143,7 +143,7 @@ async def test_of_many_that_do_not_fit_sixteen_are_looked_at(lanes: Lanes) -> No
 
 
 @guard("_queues", "q.looks < LOOK_LANE and ", "")
-@guard("pull", "        if q.model == j.model and", "        if false and")
+@guard("_queues", "q.lane == j.lane then\n      q.looks", "false then\n      q.looks")
 async def test_of_one_queue_four_are_looked_at(lanes: Lanes) -> None:
     await ready(lanes)
     await running(lanes, "first", long=True)
@@ -153,9 +153,15 @@ async def test_of_one_queue_four_are_looked_at(lanes: Lanes) -> None:
     assert await ids(lanes, limits=ONE_LONG) == []
 
 
-@guard("pull", "if q.model == j.model and q.lane == j.lane then", "if true then")
-@guard("pull", "q.model == j.model and q.lane == j.lane", "q.model == j.model")
-@guard("pull", "q.model == j.model and q.lane == j.lane", "q.lane == j.lane")
+@guard(
+    "_queues", "    if q.model == j.model and q.lane == j.lane then\n      q.looks", "    if true then\n      q.looks"
+)
+@guard("_queues", " and q.lane == j.lane then\n      q.looks", " then\n      q.looks")
+@guard(
+    "_queues",
+    "if q.model == j.model and q.lane == j.lane then\n      q.looks",
+    "if q.lane == j.lane then\n      q.looks",
+)
 async def test_and_four_of_another(lanes: Lanes) -> None:
     await ready(lanes)
     await running(lanes, "first", long=True)

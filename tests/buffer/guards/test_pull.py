@@ -48,7 +48,7 @@ async def test_a_job_without_a_body_is_erased(lanes: Lanes) -> None:
     assert await state(lanes) == "gone"
 
 
-@guard("pull", "call('EXISTS', P .. 'inbox:' .. inbox) == 1", "true")
+@guard("_homes", "call('EXISTS', P .. 'inbox:' .. inbox) == 1", "true")
 async def test_a_job_whose_inbox_is_gone_is_erased(lanes: Lanes) -> None:
     await ready(lanes)
     await lanes.submit(job("a"))
