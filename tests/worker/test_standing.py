@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from buffer.records import NewJob, Submitted
 from buffer.store import Store, StoreUnavailable, open_store
 from tests.rig.redis_server import RedisServer, run_redis
 from tests.rig.script import HOLD, Wait, answer, role
@@ -29,6 +31,31 @@ async def _is_quiet(it: Site) -> bool:
     except AssertionError:
         return False
     return True
+
+
+async def test_an_answer_may_overtake_the_word_of_its_start(
+    real_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come on two connections."""
+    async with site(real_redis.url) as it:
+        await it.stand()
+        lanes = it.door.lanes
+        submit = lanes.submit
+
+        async def late(job: NewJob, **more: Any) -> Submitted:
+            submitted = await submit(job, **more)
+            assert submitted.backend
+            await until(lambda: _done(it, job.id))
+            await asyncio.sleep(0.05)
+            return submitted
+
+        monkeypatch.setattr(lanes, "submit", late)
+        await it.serves("early")
+        assert len(it.engine.requests) == 1
+
+
+async def _done(it: Site, id: str) -> bool:
+    return (await it.door.lanes.place(id)).state == "done"
 
 
 async def test_of_two_workers_the_other_is_not_woken(real_redis: RedisServer) -> None:
