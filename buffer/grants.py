@@ -27,7 +27,7 @@ class Grants(Taking):
         ``stands``: its standing orders too; if the store has lost them, the bell rings.
         """
         args = [part for job in jobs for part in job]
-        holds_us = micros(ORDER_S) if stands else 0
+        holds_us = micros(max(ORDER_S, lease_s)) if stands else 0
         reply = await self._run("renew", worker, micros(lease_s), holds_us, *args, patient=True)
         return [Renewed(status.decode(), inbox.decode(), *map(int, more)) for status, inbox, *more in reply]
 

@@ -13,7 +13,7 @@ from buffer.memory import Memory
 from buffer.records import Granted, Limits, Piece, Pulled
 
 ORDER_S = 60.0
-"""How long a standing order holds that is not renewed."""
+"""How long a standing order holds that is not renewed, unless a lease is longer: both are renewed together."""
 
 
 def micros(seconds: float) -> int:
@@ -98,11 +98,11 @@ class Taking:
         self, worker: str, backend: str, models: Sequence[str], *, limits: Limits, lease_s: float, swaps: bool = False
     ) -> None:
         """Leaves word of what the worker would have for a back end while nothing runs there and nobody waits: such a
-        job goes to it as it is submitted, by the worker's ``ctl`` stream. It holds for ``ORDER_S``, and is renewed by
-        ``renew``. ``swaps``: the back end has one model after the other in its memory.
+        job goes to it as it is submitted, by the worker's ``ctl`` stream. It holds for ``ORDER_S`` or a lease, and is
+        renewed by ``renew``. ``swaps``: the back end has one model after the other in its memory.
         """
         order = (limits.segment, limits.pause_us, micros(lease_s), int(swaps))
-        await self._run("stand", worker, backend, micros(ORDER_S), *order, *models)
+        await self._run("stand", worker, backend, micros(max(ORDER_S, lease_s)), *order, *models)
 
     async def unstand(self, worker: str, backend: str) -> None:
         """Takes that word back."""

@@ -189,14 +189,11 @@ async def test_an_order_that_was_not_renewed_holds_no_more(lanes: Lanes) -> None
         assert (await lanes.submit(job("b", det=True), offer=True)).state == "waiting"
 
 
-async def test_what_a_worker_has_heard_is_dropped(lanes: Lanes) -> None:
-    """It is a prompt."""
+async def test_an_order_outlives_the_pauses_between_renewals_of_a_long_lease(lanes: Lanes) -> None:
     async with idle(lanes):
-        await lanes.submit(job("a"), offer=True)
-        last, words = await lanes.controls("w", "0-0", 0.001)
-        assert len(words) == 1
-        await lanes.controls("w", last, 0.001, drop=True)
-        assert await lanes.store.redis.xlen(lanes.keys.ctl("w")) == 0
+        await lanes.stand("w", "b", ["m"], limits=PLAIN, lease_s=600.0)
+        await lanes.renew("w", [], 600.0, stands=True)
+        assert min([await lanes.store.redis.ttl(key) for key in (lanes.keys.standing, lanes.keys.orders("w"))]) > 150
 
 
 async def test_of_what_was_never_heard_nothing_is_left(lanes: Lanes) -> None:
