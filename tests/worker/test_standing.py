@@ -126,6 +126,8 @@ async def test_an_engine_that_went_down_gives_it_back(real_redis: RedisServer) -
         await it.stand()
         engine = it.pool().engines[0]
         await it.pool(1).standing.take_back(engine.name)
+        await it.stand(0)
+        it.pulls.clear()
         # As a look does that was not answered, but that the drain has not heard of it yet.
         engine.probe = None
         ask = await it.door.ask("marker:elsewhere words:1")
