@@ -49,8 +49,10 @@ end
 if call('EXISTS', P .. 'inbox:' .. inbox) == 0 then
   local homeless = ARGV[14] ~= '1'
   if homeless then
-    -- Its answer would come to nobody, and pull would drop it.
-    call('DEL', key)
+    -- Its answer would come to nobody, and pull would drop it. An older state of it stands in a queue, or runs.
+    if not known then
+      call('DEL', key)
+    end
   end
   -- Where the store has lost everything, it has lost the standing orders too, and whoever trusts in one has to hear of that.
   call('XADD', P .. 'bell', 'MAXLEN', 16, '*', 'k', 'order')

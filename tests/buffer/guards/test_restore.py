@@ -221,3 +221,12 @@ async def test_one_that_was_never_taken_may_be(lanes: Lanes) -> None:
     clock.forward(6)
     await lanes.restore([Past(job=job("a", timeout_us=5_000_000), age_us=6_000_000)], LEASE_S)
     assert await ids(lanes) == []
+
+
+@guard("_submitting", "    if not known then\n", "    if true then\n")
+async def test_homeless_it_leaves_an_older_state_of_itself_in_its_place(lanes: Lanes) -> None:
+    granted = await running(lanes)
+    await change(lanes, "a", fence=granted.fence - 5)
+    got = await restore(lanes, past(granted, job=job("a", inbox="gate:2")))
+    assert got.status == "homeless"
+    assert (await record(lanes, "a"))["st"] == "running"

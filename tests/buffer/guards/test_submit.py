@@ -104,6 +104,7 @@ async def test_its_large_body_stays(lanes: Lanes) -> None:
 
 
 @guard("_submitting", "  if homeless then\n    -- Its", "  if false then\n    -- Its")
+@guard("_submitting", "    if not known then\n", "    if false then\n")
 async def test_that_of_a_refused_one_does_not(lanes: Lanes) -> None:
     await _status(lanes, "a", body=b"x" * (LARGE_BODY + 1))
     assert "body" not in await record(lanes, "a")
