@@ -13,7 +13,7 @@ from buffer.job import End, EndKind, encode_end
 from buffer.outcomes import Reaped
 from buffer.records import GivenBack, Held, Piece, ReleaseResult, Renewed
 from buffer.said import NOTHING_LAST, AppendResult, Chunk, Last, SettleResult
-from buffer.taking import ORDER_S, Taking, micros
+from buffer.taking import Taking, micros, order_us
 
 REAPED_AT_ONCE = 64
 """Leases that one script looks at; more would hold up the store's other clients."""
@@ -27,7 +27,7 @@ class Grants(Taking):
         ``stands``: its standing orders too; if the store has lost them, the bell rings.
         """
         args = [part for job in jobs for part in job]
-        holds_us = micros(max(ORDER_S, lease_s)) if stands else 0
+        holds_us = order_us(lease_s) if stands else 0
         reply = await self._run("renew", worker, micros(lease_s), holds_us, *args, patient=True)
         return [Renewed(status.decode(), inbox.decode(), *map(int, more)) for status, inbox, *more in reply]
 

@@ -12,12 +12,16 @@ from buffer.keys import Keys
 from buffer.memory import Memory
 from buffer.records import Granted, Limits, Piece, Pulled
 
-ORDER_S = 60.0
-"""How long a standing order holds that is not renewed, unless a lease is longer: both are renewed together."""
-
 
 def micros(seconds: float) -> int:
     return round(seconds * 1_000_000)
+
+
+def order_us(lease_s: float) -> int:
+    """How long a standing order holds that is not renewed, µs: half a lease, which is two renewals. To a worker that
+    lives but does not move no more jobs go than that, and each is another's a lease later.
+    """
+    return micros(lease_s / 2)
 
 
 class Recalled(NamedTuple):
@@ -98,11 +102,11 @@ class Taking:
         self, worker: str, backend: str, models: Sequence[str], *, limits: Limits, lease_s: float, swaps: bool = False
     ) -> None:
         """Leaves word of what the worker would have for a back end while nothing runs there and nobody waits: such a
-        job goes to it as it is submitted, by the worker's ``ctl`` stream. It holds for ``ORDER_S`` or a lease, and is
-        renewed by ``renew``. ``swaps``: the back end has one model after the other in its memory.
+        job goes to it as it is submitted, by the worker's ``ctl`` stream. It holds for ``order_us``, and is renewed by
+        ``renew``. ``swaps``: the back end has one model after the other in its memory.
         """
         order = (limits.segment, limits.pause_us, micros(lease_s), int(swaps))
-        await self._run("stand", worker, backend, micros(max(ORDER_S, lease_s)), *order, *models)
+        await self._run("stand", worker, backend, order_us(lease_s), *order, *models)
 
     async def unstand(self, worker: str, backend: str) -> None:
         """Takes that word back."""

@@ -59,6 +59,7 @@ class Leases:
         except StoreUnavailable:
             self._back_at = 0.0
             raise
+        pool.renewed_at = time.monotonic()
         orphans = sum(hand.orphan_at is not None for hand in hands)
         for hand, result in zip(hands, results, strict=True):
             self._take(hand, result, was_away)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -58,6 +59,8 @@ class Pool:
     stopping: bool = False
     takers: dict[str, Callable[[Handed], None]] = field(default_factory=dict)
     """By back end: who takes the jobs that come by its standing order."""
+    renewed_at: float = 0.0
+    """When the store last answered a renewal: seconds of ``time.monotonic``."""
     recalled: dict[str, int] = field(default_factory=dict)
     """Back end → instant, µs: what had been granted for it up to then, and was not known here, has been put back."""
 
@@ -164,8 +167,15 @@ class Pool:
         hand = self.hands.get(job.id)
         if taker is None or self.stopping or job.fence <= self.recalled.get(handed.backend, 0):
             return
-        if hand is None or hand.job.fence < job.fence:
-            taker(handed)
+        if hand is not None and hand.job.fence >= job.fence:
+            return
+        if time.monotonic() - self.renewed_at > self.settings.lease_seconds / 2:
+            # This process did not move for so long that the job may be another's by now.
+            self.connected.clear()
+            self.unsure.add(handed.backend)
+            self.renew_now.set()
+            return
+        taker(handed)
 
     def count_fallback(self, engine: Engine, queue: str) -> None:
         """A job of this queue goes to ``engine``: maybe in another's place."""

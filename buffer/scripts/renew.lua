@@ -1,7 +1,7 @@
 -- needs: core job heir
--- ARGV: now, worker, lease, how long its standing orders hold, µs (0: it has none), [id, fence, backend] …. Returns for each job: status, inbox, with adopt: the new fence, and the
--- number of the last event that the gateway had under the old one; up to which token its prompt may be read (0: all of it); and
--- whether it was asked lately to give its place back.
+-- ARGV: now, worker, lease, how long its standing orders hold, µs (0: it has none), [id, fence, backend] …. Returns for each job: status,
+-- inbox, with adopt: the new fence, and the number of the last event that the gateway had under the old one; up to which token its
+-- prompt may be read (0: all of it); and whether it was asked lately to give its place back.
 local worker, lease = ARGV[2], tonumber(ARGV[3])
 local ctl = P .. 'ctl:' .. worker
 if call('EXPIRE', ctl, 60) == 0 then
@@ -10,11 +10,15 @@ if call('EXPIRE', ctl, 60) == 0 then
 end
 local holds = tonumber(ARGV[4])
 if holds > 0 then
+  local held = tonumber(call('ZSCORE', P .. 'standing', worker) or '0')
   if call('PEXPIRE', P .. 'orders:' .. worker, math.ceil(holds / 1000)) == 1 then
     call('ZADD', P .. 'standing', int(now + holds), worker)
     call('PEXPIRE', P .. 'standing', math.ceil(holds / 1000))
   else
-    -- The store has lost them. Whoever trusts in them has to hear of that.
+    held = 0
+  end
+  if held < now then
+    -- They did not hold any more, or the store has lost them. Whoever trusts in them has to hear of that.
     call('XADD', P .. 'bell', 'MAXLEN', 16, '*', 'k', 'order')
   end
 end

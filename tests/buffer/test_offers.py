@@ -14,7 +14,6 @@ from buffer.job import End
 from buffer.lanes import LARGE_BODY, Lanes
 from buffer.records import Limits
 from buffer.store import Store, open_store
-from buffer.taking import ORDER_S
 from buffer.wire import Wire
 from tests.buffer.jobs import INBOX, LEASE_S, Clock, at_home, clocked, frames, is_quiet, job, kinds, pull, ready
 from tests.rig.redis_server import RedisServer
@@ -178,10 +177,10 @@ async def test_a_dead_worker_is_passed_over(lanes: Lanes) -> None:
 
 async def test_an_order_that_was_not_renewed_holds_no_more(lanes: Lanes) -> None:
     async with idle(lanes) as clock:
-        clock.forward(ORDER_S - 1)
+        clock.forward(LEASE_S / 2 - 1)
         await lanes.watch(INBOX, [])
         await lanes.renew("w", [], LEASE_S, stands=True)
-        clock.forward(ORDER_S - 1)
+        clock.forward(LEASE_S / 2 - 1)
         assert (await lanes.submit(job("a", det=True), offer=True)).state == "running"
         clock.forward(2)
         (one,) = await handed(lanes)

@@ -161,9 +161,11 @@ async def test_a_worker_that_dies_before_it_has_read_what_it_took(bench: Bench) 
     for worker in bench.site.workers:
         worker.freeze()
     try:
-        asked = asyncio.create_task(_chat(bench, "marker:A words:3"))
         store = await open_store(bench.site.redis.url)
         lanes = Lanes(store)
+        # Else it would go to one of them at once.
+        await store.exchange([("DEL", f"{lanes.keys.base}standing")])
+        asked = asyncio.create_task(_chat(bench, "marker:A words:3"))
         async with asyncio.timeout(5):
             while not (await lanes.pull("ghost", "fb1", [OAI], want=1, limits=Limits(slots=8), lease_s=LEASE_S)).jobs:
                 await asyncio.sleep(0.02)

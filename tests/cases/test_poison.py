@@ -125,6 +125,8 @@ async def test_a_job_whose_body_is_none(bench: Bench, store: redis.asyncio.Redis
     bench.oai.script = plain
     for worker in bench.site.workers:
         worker.freeze()
+    # Else it would go to one of them at once.
+    await store.delete(f"{BASE}standing")
     asked = asyncio.create_task(bench.chat("openai", OAI))
     try:
         async with asyncio.timeout(5):

@@ -10,7 +10,6 @@ from typing import Any
 
 from buffer.access import Command
 from buffer.keys import CTL_S, DONE_JOB_S, DONE_REPLY_S, INBOX_S, Keys
-from buffer.taking import ORDER_S
 from tests.properties import checks, offers, pulls
 from tests.properties.attending import Attendance
 from tests.properties.calls import Call, asked, call_of, owned
@@ -179,8 +178,9 @@ class World:
     def _stands(self, call: Call) -> None:
         """Standing orders hold for so long, in virtual time."""
         if call.args[3]:
-            self._ends.after("orders", str(call.args[1]), round(ORDER_S))
-            self._ends.after("standing", "", round(ORDER_S))
+            holds_s = round(int(call.args[3]) / 1e6)
+            self._ends.after("orders", str(call.args[1]), holds_s)
+            self._ends.after("standing", "", holds_s)
 
     def check(self) -> None:
         """P3 and P5, and what has ended."""

@@ -49,6 +49,17 @@ async def test_and_do_not_outlive_their_answers_by_much(
         await until(nothing_left)
 
 
+async def test_who_did_not_move_for_long_begins_nothing_that_lay_there(real_redis: RedisServer) -> None:
+    async with site(real_redis.url) as it:
+        await it.stand()
+        pool = it.pool()
+        pool.renewed_at -= pool.settings.lease_seconds
+        before = len(it.engine.requests)
+        await it.serves()
+        assert len(it.engine.requests) == before + 1
+        assert it.pulls, "it was put back, and pulled"
+
+
 async def test_what_was_put_back_of_one_back_end_says_nothing_of_another(real_redis: RedisServer) -> None:
     async with site(real_redis.url) as it:
         await it.stand()

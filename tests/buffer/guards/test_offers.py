@@ -156,17 +156,34 @@ async def test_who_has_no_order_renews_none(lanes: Lanes) -> None:
 
 
 @guard("renew", "if holds > 0 then", "if false then", servers_only=True)
-@guard("renew", "if call('PEXPIRE', P .. 'orders:' .. worker, math.ceil(holds / 1000)) == 1 then", "if true then")
+@guard("renew", "if held < now then", "if false then")
 async def test_that_the_store_has_lost_the_orders_is_told(lanes: Lanes) -> None:
     await lanes.renew("w", [], LEASE_S, stands=True)
     assert await length(lanes, "bell") == 1
 
 
 @guard("renew", "if call('PEXPIRE', P .. 'orders:' .. worker, math.ceil(holds / 1000)) == 1 then", "if false then")
+@guard("renew", "if held < now then", "if true then")
 async def test_orders_that_are_there_are_renewed(lanes: Lanes) -> None:
     await lanes.stand("w", "b", ["m"], limits=Limits(slots=9), lease_s=LEASE_S)
     await lanes.renew("w", [], LEASE_S, stands=True)
     assert await length(lanes, "bell") == 0
+
+
+@guard("renew", "if call('PEXPIRE', P .. 'orders:' .. worker, math.ceil(holds / 1000)) == 1 then", "if true then")
+async def test_orders_that_alone_were_lost_are_told(lanes: Lanes) -> None:
+    await lanes.stand("w", "b", ["m"], limits=Limits(slots=9), lease_s=LEASE_S)
+    await lanes.store.redis.delete(lanes.keys.base + "orders:w")
+    await lanes.renew("w", [], LEASE_S, stands=True)
+    assert await length(lanes, "bell") == 1
+
+
+async def test_orders_that_did_not_hold_are_told(lanes: Lanes) -> None:
+    await lanes.stand("w", "b", ["m"], limits=Limits(slots=9), lease_s=LEASE_S)
+    await lanes.store.redis.delete(lanes.keys.base + "standing")
+    await lanes.renew("w", [], LEASE_S, stands=True)
+    assert await length(lanes, "bell") == 1
+    assert await ids_in(lanes, "standing") == ["w"]
 
 
 @guard("stand", "if holds == 0 then", "if false then")
