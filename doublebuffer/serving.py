@@ -27,6 +27,12 @@ class _Server(uvicorn.Server):
         yield
 
 
+MOST_UNSENT = 128 * 1024
+"""Bytes that the kernel keeps for a client beyond what is on its way to him; else it takes four megabytes for one who
+does not read, and gateway, worker and Redis hold each of them too. Connections have it of the listener.
+"""
+
+
 def bind(host: str, port: int, *, names: str = "DOUBLEBUFFER_HOST and DOUBLEBUFFER_PORT") -> socket.socket:
     """A listening socket; connections wait in it until somebody accepts.
 
@@ -38,6 +44,8 @@ def bind(host: str, port: int, *, names: str = "DOUBLEBUFFER_HOST and DOUBLEBUFF
         listener = socket.socket(family, kind, protocol)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+                listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, MOST_UNSENT)
             listener.bind(address)
             listener.listen(BACKLOG)
         except OSError:

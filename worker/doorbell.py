@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-
+from buffer.control import Handed
 from buffer.job import LANES
 from buffer.store import StoreUnavailable
 from buffer.timing import Backoff
@@ -11,10 +10,6 @@ from worker.pool import Pool
 
 BLOCK_S = 30.0
 AT_ONCE = 1000
-DROP_AT = 16
-DROP_AFTER_S = 10.0
-"""Words that were heard are dropped once there are so many, or after so long: jobs that came by standing orders are
-prompts, and prompts of up to 64 KiB."""
 FIRST = "0-0"
 
 
@@ -60,24 +55,19 @@ class Controls:
         self._pool = pool
 
     async def run(self) -> None:
-        pool, backoff, clock = self._pool, Backoff(), asyncio.get_running_loop().time
-        last, kept, since_at = FIRST, 0, 0.0
+        pool, backoff = self._pool, Backoff()
+        last, drop = FIRST, False
         while True:
             await pool.connected.wait()
-            # Not each time: it costs as much as a read.
-            left_s = since_at + DROP_AFTER_S - clock() if kept else BLOCK_S
-            drop = kept >= DROP_AT or left_s <= 0
             try:
-                last, controls = await pool.lanes.controls(
-                    pool.worker, last, BLOCK_S if drop else min(BLOCK_S, left_s), drop=drop
-                )
+                last, controls = await pool.lanes.controls(pool.worker, last, BLOCK_S, drop=drop)
             except StoreUnavailable:
                 pool.away()
-                last, kept = FIRST, 0
+                last, drop = FIRST, False
                 await backoff.wait()
                 continue
             backoff.reset()
-            since_at = since_at if kept and not drop else clock()
-            kept = len(controls) if drop else kept + len(controls)
+            # A job that came by a standing order is a prompt: it stays there no longer than its job's record has it.
+            drop = any(isinstance(control, Handed) for control in controls)
             for control in controls:
                 pool.told(control)

@@ -26,26 +26,14 @@ async def heard(it: Site) -> int:
     return length
 
 
-async def test_prompts_that_were_heard_do_not_pile_up(real_redis: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("worker.doorbell.DROP_AT", 2)
-    async with site(real_redis.url) as it:
-        await it.stand()
-        for number in range(6):
-            await it.serves(f"m{number}")
-        assert await heard(it) <= 3
-
-
-async def test_and_do_not_outlive_their_answers_by_much(
-    real_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("worker.doorbell.DROP_AFTER_S", 0.1)
-
+async def test_prompts_that_were_heard_are_gone(real_redis: RedisServer) -> None:
     async def nothing_left() -> bool:
         return await heard(it) == 0
 
     async with site(real_redis.url) as it:
         await it.stand()
-        await it.serves()
+        for number in range(6):
+            await it.serves(f"m{number}")
         await until(nothing_left)
 
 
