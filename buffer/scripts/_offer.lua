@@ -34,6 +34,11 @@ local function offered(j)
   if j.lane == 'background' or j.behind ~= '' then
     return nil
   end
+  local queue = j.model .. ':' .. j.lane
+  if call('EXISTS', P .. 'wait:' .. queue, P .. 'turn:' .. queue) > 0 then
+    -- Of a job whose record was lost: a pull finds that.
+    return nil
+  end
   local worker, backend, segment, pause, lease = idle_for(j)
   if not worker then
     return nil
@@ -41,7 +46,7 @@ local function offered(j)
   j.backend, j.had = backend, j.prompt - j.prefill
   j.upto = next_upto(j.lane, j.prompt, j.had, j.splits, {segment = segment, free = 1}, false)
   local fields = granted_to(worker, int(now + lease), j)
-  clock(P .. 'fair:' .. j.model .. ':' .. j.lane, j.tag)
+  clock(P .. 'fair:' .. queue, j.tag)
   if segment > 0 then
     local heed, pace = P .. 'heed:' .. backend, P .. 'pace:' .. backend
     call('HSET', heed, 'until', int(now + HEED))

@@ -149,6 +149,24 @@ async def test_where_somebody_has_one_it_rings(lanes: Lanes) -> None:
         assert not there or await length(lanes, "bell") == 1
 
 
+@guard(
+    "_offer",
+    "if call('EXISTS', P .. 'wait:' .. queue, P .. 'turn:' .. queue) > 0 then",
+    "if false then",
+    servers_only=True,
+)
+async def test_what_a_lost_record_has_left_is_for_a_pull_to_find(lanes: Lanes) -> None:
+    async with idle(lanes) as there:
+        if not there:
+            return
+        for number, left in enumerate(("wait", "turn")):
+            key = f"{lanes.keys.base}{left}:m:fast"
+            await lanes.store.redis.zadd(key, {"0000000000000001:lost": 1})
+            assert await _state(lanes, f"a{number}") == "waiting"
+            await lanes.cancel(f"a{number}")
+            await lanes.store.redis.delete(key)
+
+
 @guard("renew", "if holds > 0 then", "if true then")
 async def test_who_has_no_order_renews_none(lanes: Lanes) -> None:
     await lanes.renew("w", [], LEASE_S)
