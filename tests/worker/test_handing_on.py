@@ -23,7 +23,11 @@ async def test_one_that_cannot_hands_it_to_one_that_can(store: Store, door: Gate
         Scripted("openai") as unable,
         working(store, spec(able, name="able", max_in_flight=1), spec(unable, name="unable")) as crew,
     ):
-        breaker = crew.workers[0].pools[0].engines[1].breaker
+        engines = crew.workers[0].pools[0].engines
+        async with asyncio.timeout(10):
+            while not all(engine.quiet for engine in engines):
+                await asyncio.sleep(0.01)  # a pull that is under way would take the job
+        breaker = engines[1].breaker
         for _ in range(3):
             breaker.failed(now())  # nothing goes there yet
         able.once = [[role(), "hi", Wait(sent), RST]]
