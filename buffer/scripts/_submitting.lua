@@ -47,12 +47,11 @@ if limit > 0 and waiting + math.max(inputs, 1) > limit then
   return {'full', '0', 'gone', waiting}
 end
 if call('EXISTS', P .. 'inbox:' .. inbox) == 0 then
+  -- Its answer would come to nobody, and pull would drop it.
   local homeless = ARGV[14] ~= '1'
-  if homeless then
-    -- Its answer would come to nobody, and pull would drop it. An older state of it stands in a queue, or runs.
-    if not known then
-      call('DEL', key)
-    end
+  if homeless and not known then
+    -- An older state of it stands in a queue, or runs.
+    call('DEL', key)
   end
   -- Where the store has lost everything, it has lost the standing orders too, and whoever trusts in one has to hear of that.
   call('XADD', P .. 'bell', 'MAXLEN', 16, '*', 'k', 'order')

@@ -223,7 +223,7 @@ async def test_one_that_was_never_taken_may_be(lanes: Lanes) -> None:
     assert await ids(lanes) == []
 
 
-@guard("_submitting", "    if not known then\n", "    if true then\n")
+@guard("_submitting", "if homeless and not known then", "if homeless then")
 async def test_homeless_it_leaves_an_older_state_of_itself_in_its_place(lanes: Lanes) -> None:
     granted = await running(lanes)
     await change(lanes, "a", fence=granted.fence - 5)

@@ -97,14 +97,13 @@ async def test_a_detached_one_is_not(lanes: Lanes) -> None:
     assert await _status(lanes, "a", det=True) == "new"
 
 
-@guard("_submitting", "  if homeless then\n    -- Its", "  if true then\n    -- Its")
+@guard("_submitting", "if homeless and not known then", "if not known then")
 async def test_its_large_body_stays(lanes: Lanes) -> None:
     await _status(lanes, "a", det=True, body=b"x" * (LARGE_BODY + 1))
     assert "body" in await record(lanes, "a")
 
 
-@guard("_submitting", "  if homeless then\n    -- Its", "  if false then\n    -- Its")
-@guard("_submitting", "    if not known then\n", "    if false then\n")
+@guard("_submitting", "if homeless and not known then", "if false then")
 async def test_that_of_a_refused_one_does_not(lanes: Lanes) -> None:
     await _status(lanes, "a", body=b"x" * (LARGE_BODY + 1))
     assert "body" not in await record(lanes, "a")
