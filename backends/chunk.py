@@ -141,6 +141,11 @@ class Around:
         self._in_vain = 0
         """How often it was learned since it was last of use."""
 
+    @property
+    def known(self) -> bool:
+        """It has been learned."""
+        return self._most > 0
+
     def one(self, data: bytes) -> str:
         """The words of a server-sent event of this kind, if ``data`` is one and nothing else, as most of an engine's
         writes are; else empty.
@@ -211,3 +216,19 @@ def decode_chunk(payload: bytes) -> Chunk | None:
 def plausible(told: float | None) -> int | None:
     """A count or a time as an engine tells it, within what the store and traces can hold."""
     return None if told is None else round(min(max(told, 0), _MOST))
+
+
+def text_of(value: Any) -> str:
+    """A text, or the joined texts of a list of parts."""
+    if type(value) is str:
+        return value
+    if type(value) is list:
+        return "".join(part["text"] for part in value if isinstance(part, dict) and isinstance(part.get("text"), str))
+    return ""
+
+
+def arguments_of(value: Any) -> str:
+    """Of a function that is called: as JSON."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else msgspec.json.encode(value).decode()

@@ -13,10 +13,11 @@ import aiohttp
 import httpx
 import msgspec
 
+from backends.arriving import NoHttpError
 from backends.asking import Asking
 from backends.base import BackendError
 from backends.failures import early_end, from_status
-from backends.http import Connection, NoHttpError
+from backends.http import Connection
 from backends.kept import KEEP_ALIVE_S, SlowError, UnreachableError
 from backends.transport import Transport
 from buffer.backend import BackendSpec

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
-from backends.base import BackendError, Stream
+from backends.base import Stream
 from backends.client import Client
 from backends.failures import early_end
 from backends.http import Connection
+from backends.reader import Reader
 from backends.traced import traced
 from backends.wire import LINE_LIMIT
 from buffer.job import Event
@@ -19,50 +19,6 @@ from buffer.tracing import CURRENT
 
 COMPLETE_S = 2.0
 """How long counts may still come after every answer has ended."""
-
-
-class Reader(Protocol):
-    """Takes an answer's bytes, gives its events. It raises nothing: what came before an error is not to be lost."""
-
-    @property
-    def failure(self) -> BackendError | None:
-        """What went wrong, after the events given so far."""
-        ...
-
-    @property
-    def complete(self) -> bool:
-        """Every answer has ended."""
-        ...
-
-    @property
-    def cut(self) -> bool:
-        """Every answer has ended, though the engine would go on."""
-        ...
-
-    @property
-    def over(self) -> bool:
-        """The engine has said that nothing more comes."""
-        ...
-
-    @property
-    def lively(self) -> bool:
-        """The model has said or thought something."""
-        ...
-
-    @property
-    def seen(self) -> int:
-        """How many messages of the engine have come, comments not counted."""
-        ...
-
-    def feed(self, data: bytes) -> list[Event]: ...
-
-    def flush(self) -> list[Event]:
-        """At the end of the bytes."""
-        ...
-
-    def whole(self, body: bytes) -> list[Event]:
-        """An answer that came in one piece."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +127,30 @@ class Exchange:
             raise
         self._leave()
         raise StopAsyncIteration
+
+    async def flow(self, take: Callable[[list[Event]], bool]) -> None:
+        """Gives words to ``take`` in the turn in which they come, until it says that nothing more is to be read, or
+        something else has come. That and what follows comes by ``__anext__``, and so does whatever went wrong.
+        """
+        connection, reader = self._connection, self._reader
+        if connection is None or not reader.flows or self._ended:
+            return
+        clock, stall_s = self._loop.time, self._patience.stall_s
+        self._until_at = clock() + stall_s
+
+        def taken(parts: list[bytes]) -> bool:
+            events = reader.plain(parts)
+            if not events:
+                return False
+            parts.clear()
+            self._until_at = clock() + stall_s
+            connection.put_off(self._until_at)
+            return take(events)
+
+        try:
+            await connection.flow(taken, self._until_at)
+        finally:
+            self._seen = reader.seen
 
     async def _begin(self) -> Connection:
         self._until_at = self._loop.time() + self._patience.first_s

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from backends.base import BackendError, Stream
+from backends.exchange import Exchange
 from backends.failures import ContextTooLongError, broken
 from backends.trim import trim
 from buffer.job import Chat, Event
@@ -52,6 +53,11 @@ class Guarded:
             else:
                 self._begun = True
                 return events
+
+    async def flow(self, take: Callable[[list[Event]], bool]) -> None:
+        """See ``Exchange.flow``."""
+        if isinstance(self._stream, Exchange):
+            await self._stream.flow(take)
 
     def _shorter(self, error: ContextTooLongError) -> Chat | None:
         chat = self._chat

@@ -9,60 +9,34 @@ from __future__ import annotations
 import asyncio
 import math
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, cast
 
 import httptools
 
+from backends.arriving import Arriving, ClosedError, NoHttpError
 from buffer.timing import Deadline
 
 MOST_UNREAD = 256 * 1024
 """Bytes of an answer that wait for their reader, above which the engine is not read."""
-MOST_UNPACKED = 16 * 1024 * 1024
-"""The same of one that came packed; what grows beyond this in one read is no answer."""
 MOST_HEAD = 64 * 1024
 """Bytes of an answer's status and headers, or of anything else between two pieces of it; beyond this it is no HTTP."""
-_ZIPPED = {"gzip": 31, "x-gzip": 31, "deflate": zlib.MAX_WBITS}
 
 
-class NoHttpError(OSError):
-    """What came is no HTTP."""
-
-
-class ClosedError(ConnectionError):
-    """The connection was closed before the answer was complete."""
-
-
-class Connection(asyncio.Protocol):
+class Connection(Arriving, asyncio.Protocol):
     """Carries one request after the other. ``ask`` begins one; what comes of it is read by ``head`` and ``next``."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport = cast(Any, None)
         self._waiter: asyncio.Future[None] | None = None
+        self._taker: Callable[[list[bytes]], bool] | None = None
         self._deadline = Deadline(self._late)
         self.closed = False
         self.idle_since = 0.0
         self.fresh = True
         """Nothing was ever asked on it."""
         self._clear()
-
-    def _clear(self) -> None:
-        self.headers: dict[str, str] = {}
-        self.status_code = 0
-        self.complete = False
-        """The answer has come to its end."""
-        self._parts: list[bytes] = []
-        self.on_body = self._parts.append  # of the parser's calls the one that comes for each token
-        self._packed_at = 0
-        """Where among the parts those begin that are still packed."""
-        self._size = self._empty = 0
-        self.heard = False
-        """Something of the answer has come."""
-        self._held = self._stays = False
-        self._error: Exception | None = None
-        self._unzip: Any = None
-        self._parser = httptools.HttpResponseParser(self)
 
     # --- the one who asks
 
@@ -102,6 +76,26 @@ class Connection(asyncio.Protocol):
             if self._error is not None:
                 raise self._error
             await self._more(until_at)
+
+    async def flow(self, taker: Callable[[list[bytes]], bool], until_at: float) -> None:
+        """Gives what comes of the body to ``taker`` in the turn in which it comes, as long as that wants more: nobody
+        is woken for it. What it takes, it takes out of the list. Returns when it wants no more, at the answer's end, on
+        a failure and at ``until_at``; all that was not taken, the failure too, is then told by ``next``.
+        """
+        if self._parts or self.complete or self._error is not None:
+            return
+        waiter = self._more(until_at)
+        self._taker = taker
+        try:
+            await waiter
+        except TimeoutError:
+            pass
+        finally:
+            self._taker = None
+
+    def put_off(self, until_at: float) -> None:
+        """``flow`` ends no earlier than so."""
+        self._deadline.set(until_at)
 
     @property
     def at_end(self) -> bool:
@@ -150,9 +144,6 @@ class Connection(asyncio.Protocol):
         elif not self.complete:
             self._fail(ClosedError("The connection was closed."))
 
-    def _ends_with_the_connection(self) -> bool:
-        return not {"content-length", "transfer-encoding"} & self.headers.keys()
-
     def data_received(self, data: bytes) -> None:
         if self.complete or self.fresh:
             # Nobody asked for it: what comes next cannot be told from it.
@@ -160,13 +151,15 @@ class Connection(asyncio.Protocol):
             return
         self.heard = True
         parts = self._parts
-        before = self._packed_at = len(parts)
+        before = len(parts)
+        if self._unpacking is not None:
+            self._unpacking.begins()
         try:
             try:
                 self._parser.feed_data(data)
             finally:
-                if self._unzip is not None:
-                    self._unpack()
+                if self._unpacking is not None:
+                    self._unpacking.unpack(self._size)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade, zlib.error) as error:
             self._fail(NoHttpError(str(error)))
             self.close()
@@ -179,72 +172,30 @@ class Connection(asyncio.Protocol):
         if self._empty > MOST_HEAD and not self.complete:
             self._fail(NoHttpError("The head of the answer, or what stands between its pieces, is too long."))
             self.close()
+        elif self._taker is not None and new and self._taken(self._taker):
+            return
         elif self._size > MOST_UNREAD and not self._held:
             self._held = True
             self._transport.pause_reading()
         if self._waiter is not None:
             self._wake()
 
-    def _fail(self, error: Exception) -> None:
-        self._error = self._error or error
-        self._wake()
+    def _taken(self, taker: Callable[[list[bytes]], bool]) -> bool:
+        """Whether that has taken what there is, and wants more."""
+        waiter = self._waiter
+        if waiter is None or waiter.done():
+            # It has ended, or is to be stopped.
+            return False
+        try:
+            more = taker(self._parts)
+        except Exception as error:  # noqa: BLE001 - it is for whoever waits, and not for the loop
+            waiter.set_exception(error)
+            return False
+        if not self._parts:
+            self._size = 0
+        return more and not self._parts
 
     def _wake(self) -> None:
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
-
-    # --- the parser
-
-    def on_message_begin(self) -> None:
-        if self.complete:
-            raise NoHttpError("An answer came that nobody had asked for.")
-        self._stays = False
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self.status_code:
-            # Behind the body, or of another answer that nobody asked for.
-            return
-        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
-
-    def on_headers_complete(self) -> None:
-        if self.complete:
-            return
-        status = self._parser.get_status_code()
-        if status < 200:
-            self.headers.clear()
-            return
-        self.status_code = status
-        wbits = _ZIPPED.get(self.headers.get("content-encoding", "").strip().lower())
-        if wbits is not None:
-            self._unzip = zlib.decompressobj(wbits=wbits)
-
-    def _unpack(self) -> None:
-        """What came packed of the body. Raises ``zlib.error``."""
-        packed, size = self._parts[self._packed_at :], self._size
-        del self._parts[self._packed_at :]
-        try:
-            for data in packed:
-                plain = self._unzip.decompress(data, max(1, MOST_UNPACKED - size))
-                if self._unzip.unconsumed_tail:
-                    raise zlib.error("It unpacks to far too much.")
-                if plain:
-                    self._parts.append(plain)
-                    size += len(plain)
-        finally:
-            self._packed_at = len(self._parts)
-
-    def on_message_complete(self) -> None:
-        if not self.status_code or self.complete:
-            return
-        if self._unzip is not None:
-            self._unpack()
-            if rest := self._unzip.flush():
-                self._parts.append(rest)
-            if not self._unzip.eof:
-                self._fail(ClosedError("What was packed ended too early."))
-                return
-        self.complete = True
-        # To be asked now: the parser forgets it.
-        self._stays = self._parser.should_keep_alive()
-        self._wake()

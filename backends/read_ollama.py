@@ -52,7 +52,7 @@ _decoder = msgspec.json.Decoder(_Line)
 
 
 class OllamaReader:
-    """Reads one answer. See ``backends.exchange.Reader``."""
+    """Reads one answer. See ``backends.reader.Reader``."""
 
     def __init__(self, name: str, answer: Answer) -> None:
         """``name``: the back end's, for what is said of errors."""
@@ -75,6 +75,11 @@ class OllamaReader:
     @property
     def lively(self) -> bool:
         return self._answer.lively
+
+    flows = False
+
+    def plain(self, parts: Sequence[bytes]) -> list[Event]:
+        return []
 
     def feed(self, data: bytes) -> list[Event]:
         try:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
-
-import msgspec
+from typing import TypeVar
 
 from backends.answer import Answer
 from backends.base import BackendError
@@ -18,9 +16,11 @@ from backends.chunk import (
     Function,
     Metrics,
     Timings,
+    arguments_of,
     decode_chunk,
     plain_words,
     plausible,
+    text_of,
 )
 from backends.failures import early_end, from_payload
 from backends.token_logprobs import told as told_logprobs
@@ -35,7 +35,7 @@ _BROKEN_REASONS = frozenset({"abort", "error"})
 
 
 class CompletionReader:
-    """Reads one request's ``answers``. See ``backends.exchange.Reader``."""
+    """Reads one request's ``answers``. See ``backends.reader.Reader``."""
 
     def __init__(
         self, name: str, answers: Sequence[Answer], decode: Callable[[bytes], Chunk | None] = decode_chunk
@@ -80,6 +80,24 @@ class CompletionReader:
             return []
         self._between = self._events.between
         return self._read(payloads)
+
+    @property
+    def flows(self) -> bool:
+        ended = self.complete or self.over or self.failure is not None
+        return self._between and self._first.plain and self._around.known and not ended
+
+    def plain(self, parts: Sequence[bytes]) -> list[Event]:
+        if not (self._between and self._first.plain):
+            return []
+        one = self._around.one
+        out: list[Event] = []
+        for part in parts:
+            words = one(part)
+            if not words:
+                return []
+            out.append(Content(words))
+        self.seen += len(out)
+        return out
 
     def flush(self) -> list[Event]:
         # What is cut short in its last line is reported as an early end, not as bad JSON.
@@ -167,8 +185,8 @@ class CompletionReader:
         if choice.text is not None:
             delta = Delta(content=choice.text)
         if delta is not None:
-            thought = _text(delta.reasoning) or _text(delta.reasoning_content)
-            content = _text(delta.content)
+            thought = text_of(delta.reasoning) or text_of(delta.reasoning_content)
+            content = text_of(delta.content)
             if thought:
                 answer.reasoning(thought, out)
             if content:
@@ -176,7 +194,7 @@ class CompletionReader:
             for place, call in enumerate(delta.tool_calls or ()):
                 key = call.index if call.index is not None else place if choice.delta is None else 0
                 function = call.function or Function()
-                answer.tool(key, call.id or "", function.name or "", _arguments(function.arguments), out)
+                answer.tool(key, call.id or "", function.name or "", arguments_of(function.arguments), out)
             if choice.logprobs is not None and not answer.finished:
                 told = told_logprobs(choice.logprobs)
                 # Those of thinking that is kept back would tell it after all.
@@ -207,21 +225,6 @@ class CompletionReader:
             prompt_ns=_ns(_first(timings.prompt_ms, metrics.time_to_first_token_ms)) or before.prompt_ns,
             completion_ns=_ns(_first(timings.predicted_ms, metrics.generation_time_ms)) or before.completion_ns,
         )
-
-
-def _text(value: Any) -> str:
-    """A text, or the joined texts of a list of parts."""
-    if type(value) is str:
-        return value
-    if type(value) is list:
-        return "".join(part["text"] for part in value if isinstance(part, dict) and isinstance(part.get("text"), str))
-    return ""
-
-
-def _arguments(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return "" if value is None else msgspec.json.encode(value).decode()
 
 
 def _first(*told: N | None) -> N | None:

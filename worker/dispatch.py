@@ -10,9 +10,10 @@ from collections.abc import Coroutine, Sequence
 import msgspec
 
 from backends.base import BackendError, Beginning, Stream
+from backends.guarded import Guarded
 from buffer.fold import WHOLE_REPLY, fold
 from buffer.heard import Heard, Said, can_go_on, decode_said
-from buffer.job import Event, Origin, Usage, decode_chat
+from buffer.job import decode_chat
 from buffer.records import GivenBack, Granted
 from buffer.store import StoreUnavailable
 from buffer.timing import Backoff
@@ -23,7 +24,7 @@ from worker.hand import Hand, StoppedError
 from worker.lesson import learn
 from worker.pool import Pool
 from worker.reading import read_in_pieces
-from worker.whole import whole_usage
+from worker.telling import Telling
 
 log = logging.getLogger("doublebuffer.worker")
 
@@ -162,46 +163,17 @@ class Dispatch:
 
     async def _stream(self, hand: Hand, answer: Stream) -> None:
         """Reads the engine's answer into the reply. Leaving it closes the engine's connection."""
-        job, engine, replies, heard = hand.job, hand.engine, self._pool.replies, hand.heard
-        # What an engine says of itself is no answer yet: an attempt that breaks after it can be made again.
-        held: list[Event] = []
-        said = 0
-        recent = self._pool.telemetry.recent
+        telling = Telling(hand, self._pool)
         try:
             async for events in answer:
-                engine.flowed(hand.stream)
-                if not hand.events:
-                    if all(isinstance(event, Origin) for event in events):
-                        held.extend(events)
-                        continue
-                    hand.first_at = engine.clock()
-                    if engine.heeds(job.lane):
-                        engine.wake.set()
-                    events = [*held, *events]  # noqa: PLW2901
-                words = heard.add(events)
-                if heard.finished:
-                    self._count(hand, events)
-                hand.events += len(events)
-                if words:
-                    said += words
-                    recent.said(engine.name, words)
-                    hand.pace.tokens(engine.clock() - hand.started_at, hand.begun_spent + said)
-                if replies.write(job.id, events):
-                    await replies.ready(job.id)
+                if not telling.take(events):
+                    await self._pool.replies.ready(hand.job.id)
+                if isinstance(answer, Guarded):
+                    await answer.flow(telling.take)
+                    await self._pool.replies.ready(hand.job.id)
         finally:
             await answer.aclose()
-        if hand.usage is not None:
-            # A piece was taken for a token; the engine knows better.
-            recent.said(engine.name, hand.usage.completion - said)
-
-    @staticmethod
-    def _count(hand: Hand, events: list[Event]) -> None:
-        """Takes the counts from among the last events, and makes them those of the whole answer."""
-        for at, event in enumerate(events):
-            if type(event) is Usage:
-                hand.usage = event
-                events[at] = usage = whole_usage(event, hand.begun_spent) if hand.begun else event
-                hand.tokens = usage.prompt + usage.completion
+        telling.ended()
 
     def _tell(self, hand: Hand, outcome: str) -> None:
         job, now_at = hand.job, hand.engine.clock()

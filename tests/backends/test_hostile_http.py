@@ -11,11 +11,12 @@ import pytest
 
 import backends.client
 import backends.exchange
-import backends.http
+import backends.unpacking
+from backends.arriving import ClosedError, NoHttpError
 from backends.asking import Asking
 from backends.base import BackendError
 from backends.client import Client
-from backends.http import ClosedError, Connection, NoHttpError
+from backends.http import Connection
 from buffer.backend import BackendSpec
 from tests.backends.rig import backend, chat
 
@@ -114,7 +115,7 @@ async def test_a_trailer_changes_no_header() -> None:
 
 
 async def test_an_answer_that_unpacks_to_far_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backends.http, "MOST_UNPACKED", 1024 * 1024)
+    monkeypatch.setattr(backends.unpacking, "MOST_UNPACKED", 1024 * 1024)
     packed = gzip.compress(bytes(50 * 1024 * 1024))
     async with engine(PACKED % (len(packed), packed)) as (asking, _):
         with pytest.raises(NoHttpError):
