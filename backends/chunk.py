@@ -102,7 +102,6 @@ class Chunk(Struct, gc=False):
 
 
 _decoder = msgspec.json.Decoder(Chunk)
-_text = msgspec.json.Decoder(str)
 _texts = msgspec.json.Decoder(list[str])
 
 
@@ -131,33 +130,27 @@ class Around:
     words are left to be read: it is found in the bytes, and what is between read as the JSON text that it has to be.
     """
 
-    __slots__ = ("_begin", "_decode", "_end", "_first", "_head", "_in_vain", "_last", "_most", "_tail")
+    __slots__ = ("_begin", "_between", "_decode", "_end", "_first", "_head", "_in_vain", "_last", "_tail")
 
     def __init__(self, decode: Callable[[bytes], Chunk | None]) -> None:
         self._decode = decode
-        self._head = self._tail = self._first = self._last = b""
-        self._begin = self._end = self._most = 0
-        """Where the words are in an event, and how long it may be: shorter than two."""
+        self._head = self._tail = self._first = self._last = self._between = b""
+        self._begin = self._end = 0
+        """Where the words are in an event."""
         self._in_vain = 0
         """How often it was learned since it was last of use."""
 
     @property
     def known(self) -> bool:
         """It has been learned."""
-        return self._most > 0
+        return bool(self._head)
 
-    def one(self, data: bytes) -> str:
-        """The words of a server-sent event of this kind, if ``data`` is one and nothing else, as most of an engine's
-        writes are; else empty.
-        """
-        if len(data) > self._most or not (data.startswith(self._first) and data.endswith(self._last)):
-            return ""
-        try:
-            words = _text.decode(data[self._begin : self._end])
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return ""
-        self._in_vain = 0
-        return words
+    def all(self, data: bytes) -> list[str]:
+        """The words of each of the server-sent events in ``data``, if all of them are of this kind; else none."""
+        if not (self._head and data.startswith(self._first) and data.endswith(self._last)):
+            return []
+        # What stands between has quotes, which have to be escaped in words: so it is found in none.
+        return self._read(data[self._begin : self._end].split(self._between))
 
     def begin(self, payloads: Sequence[bytes]) -> list[str]:
         """The words of the payloads that ``payloads`` begins with, as far as they are of this kind."""
@@ -169,16 +162,19 @@ class Around:
             if not (payload.startswith(head) and payload.endswith(tail)):
                 break
             texts.append(payload[begin:end])
-        return self._read(texts) if texts else []
+        words = self._read(texts) if texts else []
+        if texts and not words:
+            # To be learned anew.
+            self._head = b""
+        return words
 
     def _read(self, texts: Sequence[bytes]) -> list[str]:
-        """Each has to be the JSON text of some words; else none is taken, and it has to be learned anew."""
+        """Each has to be the JSON text of some words; else none is taken."""
         try:
             words = _texts.decode(b"[%b]" % b",".join(texts))
         except (msgspec.DecodeError, UnicodeDecodeError):
-            words = []
+            return []
         if len(words) != len(texts) or not all(words):
-            self._head, self._most = b"", 0
             return []
         self._in_vain = 0
         return words
@@ -195,8 +191,8 @@ class Around:
         if chunk is not None and plain_words(chunk) == other:
             self._head, self._tail = head, tail
             self._first, self._last = b"data: " + head, tail + b"\n\n"
+            self._between = self._last + self._first
             self._begin, self._end = len(self._first), -len(self._last)
-            self._most = 2 * self._begin
 
 
 def decode_chunk(payload: bytes) -> Chunk | None:

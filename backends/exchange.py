@@ -128,9 +128,10 @@ class Exchange:
         self._leave()
         raise StopAsyncIteration
 
-    async def flow(self, take: Callable[[list[Event]], bool]) -> None:
-        """Gives words to ``take`` in the turn in which they come, until it says that nothing more is to be read, or
-        something else has come. That and what follows comes by ``__anext__``, and so does whatever went wrong.
+    async def flow(self, take: Callable[[list[str]], bool]) -> None:
+        """Gives words, a text for each message of the engine, to ``take`` in the turn in which they come, until it says
+        that nothing more is to be read, or something else has come. That and what follows comes by ``__anext__``, and
+        so does whatever went wrong.
         """
         connection, reader = self._connection, self._reader
         if connection is None or not reader.flows or self._ended:
@@ -139,13 +140,13 @@ class Exchange:
         self._until_at = clock() + stall_s
 
         def taken(parts: list[bytes]) -> bool:
-            events = reader.plain(parts)
-            if not events:
+            words = reader.plain(parts)
+            if not words:
                 return False
             parts.clear()
             self._until_at = clock() + stall_s
             connection.put_off(self._until_at)
-            return take(events)
+            return take(words)
 
         try:
             await connection.flow(taken, self._until_at)

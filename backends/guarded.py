@@ -54,7 +54,7 @@ class Guarded:
                 self._begun = True
                 return events
 
-    async def flow(self, take: Callable[[list[Event]], bool]) -> None:
+    async def flow(self, take: Callable[[list[str]], bool]) -> None:
         """See ``Exchange.flow``."""
         if isinstance(self._stream, Exchange):
             await self._stream.flow(take)

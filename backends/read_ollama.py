@@ -78,7 +78,7 @@ class OllamaReader:
 
     flows = False
 
-    def plain(self, parts: Sequence[bytes]) -> list[Event]:
+    def plain(self, parts: Sequence[bytes]) -> list[str]:
         return []
 
     def feed(self, data: bytes) -> list[Event]:

@@ -70,9 +70,8 @@ class CompletionReader:
         return any(answer.parsed for answer in self._answers)
 
     def feed(self, data: bytes) -> list[Event]:
-        if self._between and self._first.plain and (words := self._around.one(data)):
-            self.seen += 1
-            return [Content(words)]
+        if words := self.plain([data]):
+            return list(map(Content, words))
         try:
             payloads = self._events.feed(data)
         except LineTooLongError:
@@ -86,18 +85,12 @@ class CompletionReader:
         ended = self.complete or self.over or self.failure is not None
         return self._between and self._first.plain and self._around.known and not ended
 
-    def plain(self, parts: Sequence[bytes]) -> list[Event]:
+    def plain(self, parts: Sequence[bytes]) -> list[str]:
         if not (self._between and self._first.plain):
             return []
-        one = self._around.one
-        out: list[Event] = []
-        for part in parts:
-            words = one(part)
-            if not words:
-                return []
-            out.append(Content(words))
-        self.seen += len(out)
-        return out
+        words = self._around.all(parts[0] if len(parts) == 1 else b"".join(parts))
+        self.seen += len(words)
+        return words
 
     def flush(self) -> list[Event]:
         # What is cut short in its last line is reported as an early end, not as bad JSON.

@@ -49,9 +49,9 @@ class Reader(Protocol):
 
     def feed(self, data: bytes) -> list[Event]: ...
 
-    def plain(self, parts: Sequence[bytes]) -> list[Event]:
-        """The events of the parts, if each is a message of words and nothing else. Else none: they are still to be
-        fed.
+    def plain(self, parts: Sequence[bytes]) -> list[str]:
+        """The words of each message in the parts, if they are such of words for the first answer and nothing else. Else
+        none: they are still to be fed.
         """
         ...
 

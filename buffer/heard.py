@@ -101,6 +101,13 @@ class Heard:
                 self.plain = False
         return words
 
+    def words(self, texts: list[str]) -> None:
+        """The same of words for the first answer, a text for each event."""
+        self._text += texts
+        self.pieces += len(texts)
+        if self.thinking and not "".join(texts).isspace():
+            self.thinking = False
+
     @property
     def thought(self) -> bool:
         """There was thinking."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from buffer.job import Event, Origin, Usage
+from buffer.job import Content, Event, Origin, Usage
 from worker.hand import Hand
 from worker.pool import Pool
 from worker.whole import whole_usage
@@ -45,6 +45,18 @@ class Telling:
             self._recent.said(engine.name, words)
             hand.pace.tokens(engine.clock() - hand.started_at, hand.begun_spent + self._said)
         return not self._replies.write(self._id, events)
+
+    def words(self, texts: list[str]) -> bool:
+        """The same for words of an answer that has begun, a text for each event."""
+        hand, engine = self._hand, self._engine
+        count = len(texts)
+        engine.flowed(hand.stream)
+        self._heard.words(texts)
+        hand.events += count
+        self._said += count
+        self._recent.said(engine.name, count)
+        hand.pace.tokens(engine.clock() - hand.started_at, hand.begun_spent + self._said)
+        return not self._replies.write(self._id, list(map(Content, texts)))
 
     def _count(self, events: list[Event]) -> None:
         """Takes the counts from among the last events, and makes them those of the whole answer."""

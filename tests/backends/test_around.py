@@ -65,9 +65,9 @@ def test_what_stands_around_is_read_once() -> None:
     around.learn(sse("a")[6:-2], "a")
     assert calls == 1
     later = sse("c", created=5)
-    assert around.one(sse("b")) == "b"
-    assert around.one(sse('"\n"')) == '"\n"'
-    assert around.one(later) == around.one(sse("b") + sse("c")) == around.one(sse("b") + b":") == ""
+    assert around.all(sse("b")) == ["b"]
+    assert around.all(sse('"\n"')) == ['"\n"']
+    assert around.all(later) == around.all(sse("b") + b":") == []
     assert around.begin([sse(" d")[6:-2], sse("e")[6:-2], later[6:-2], sse("f")[6:-2]]) == [" d", "e"]
     assert calls == 1
 
@@ -96,8 +96,24 @@ def test_only_one_text_may_stand_there(broken: bytes) -> None:
     one = sse("zwq")
     other = one.replace(b'"zwq"', broken)
     around.learn(one[6:-2], "zwq")
-    assert around.one(other) == ""
-    assert around.one(one) == "zwq"
+    assert around.all(other) == []
+    assert around.all(one) == ["zwq"]
     around.learn(one[6:-2], "zwq")
     assert around.begin([other[6:-2]]) == []
     assert around.begin([one[6:-2]]) == []
+
+
+@given(st.lists(WORDS.filter(bool), min_size=1, max_size=6))
+def test_several_at_once_are_what_they_are_one_by_one(words: list[str]) -> None:
+    around = Around(decode_chunk)
+    around.learn(sse("zwq")[6:-2], "zwq")
+    told = [sse(text) for text in words]
+    assert around.all(b"".join(told)) == words
+
+
+def test_several_of_which_one_is_odd_are_none() -> None:
+    around = Around(decode_chunk)
+    around.learn(sse("zwq")[6:-2], "zwq")
+    for odd in (sse(""), sse("a").replace(b'"a"', b'"a","b"'), sse("a", id="b"), b": a comment\n\n"):
+        assert around.all(sse("a") + odd + sse("b")) == []
+    assert around.all(sse("a") + sse("b")) == ["a", "b"]

@@ -12,7 +12,7 @@ import pytest
 
 from backends.base import BackendError
 from backends.guarded import Guarded
-from buffer.job import Content, Event
+from buffer.job import Content
 from tests.backends.rig import Outcome, backend, chat
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -102,8 +102,8 @@ async def heard(url: str, *, flows: bool, more: Callable[[], bool] = NEVER, stal
     """What a worker hears. ``more``: whether the engine may be read on."""
     outcome = Outcome()
 
-    def take(events: list[Event]) -> bool:
-        outcome.reads.append(events)
+    def words(texts: list[str]) -> bool:
+        outcome.reads.append(list(map(Content, texts)))
         return more()
 
     async with backend(url, stall_s=stall_s) as one:
@@ -112,9 +112,9 @@ async def heard(url: str, *, flows: bool, more: Callable[[], bool] = NEVER, stal
             assert isinstance(stream, Guarded)
             async with aclosing(stream):
                 async for events in stream:
-                    take(events)
+                    outcome.reads.append(events)
                     if flows:
-                        await stream.flow(take)
+                        await stream.flow(words)
         except BackendError as error:
             outcome.error = error
     return outcome
@@ -158,12 +158,12 @@ async def test_nobody_is_woken_for_words_that_flow() -> None:
     async with saying(answer, ends[:-1]) as url, backend(url) as one:
         stream = one.chat(chat(), upstream_model="m", request_id="r")
         assert isinstance(stream, Guarded)
-        read, flowed = 0, []
+        read, flowed = 0, list[str]()
         async with aclosing(stream):
             async for _ in stream:
                 read += 1
-                await stream.flow(lambda events: flowed.append(events) or True)  # type: ignore[func-returns-value]
-    assert sum(map(len, flowed)) > 150
+                await stream.flow(lambda texts: flowed.extend(texts) or True)  # type: ignore[func-returns-value]
+    assert len(flowed) > 150
     assert read < 40
 
 
@@ -179,7 +179,7 @@ async def test_an_engine_that_falls_silent_amid_the_words_is_given_up_after_one_
 
 async def test_a_job_that_is_stopped_is_told_nothing_more() -> None:
     answer, ends = chunked([ROLE, *(word(f" {at}") for at in range(2000)), *END])
-    taken: list[Event] = []
+    taken: list[str] = []
     async with saying(answer, ends[:-1]) as url, backend(url) as one:
         stream = one.chat(chat(), upstream_model="m", request_id="r")
         assert isinstance(stream, Guarded)
@@ -189,23 +189,23 @@ async def test_a_job_that_is_stopped_is_told_nothing_more() -> None:
                 async for _ in stream:
                     await stream.flow(take)
 
-        def take(events: list[Event]) -> bool:
-            taken.extend(events)
+        def take(texts: list[str]) -> bool:
+            taken.extend(texts)
             if len(taken) > 20 and not task.cancelling():
                 task.cancel()
-                taken.append(Content("stopped"))
+                taken.append("stopped")
             return True
 
         task = asyncio.create_task(follow())
         with pytest.raises(asyncio.CancelledError):
             await task
-    assert taken[-1] == Content("stopped")
+    assert taken[-1] == "stopped"
 
 
 async def test_what_goes_wrong_with_the_words_ends_the_job_and_not_the_loop() -> None:
     answer, ends = chunked([ROLE, *WORDS, *END])
 
-    def take(events: list[Event]) -> bool:
+    def take(texts: list[str]) -> bool:
         raise ZeroDivisionError
 
     async with saying(answer, ends[:-1]) as url, backend(url) as one:
