@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from buffer.gauge_metrics import BackendGauges, Gauges
 from buffer.job import LANES
 from buffer.lanes import Lanes
 from buffer.load import read_states, read_workers
-from buffer.telemetry import BackendGauges, Gauges
 
 
 async def read_gauges(pools: Iterable[Lanes], embedding_pools: Iterable[Lanes] = ()) -> Gauges:

@@ -11,9 +11,8 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from buffer.access import Command, Store
 from buffer.keys import counted
@@ -75,25 +74,6 @@ class Counted:
 Slots = Mapping[int, Counted]
 
 
-class Observer(Protocol):
-    def observe(self, amount: float) -> None: ...
-
-
-class Noted:
-    """A histogram whose observations are also counted here."""
-
-    def __init__(self, histogram: Observer, recent: Recent, name: str, *, sizes: bool = False) -> None:
-        self._histogram = histogram
-        self._recent = recent
-        self._name = name
-        self._sizes = sizes
-
-    def observe(self, amount: float) -> None:
-        """Seconds; of sizes, how many."""
-        self._histogram.observe(amount)
-        self._recent.add(f"{self._name}:{int(amount) if self._sizes else step_of(amount)}")
-
-
 class Recent:
     """What this process has counted and not told yet."""
 
@@ -103,6 +83,8 @@ class Recent:
         """The one of these for what happens"""
         self._until_at = 0.0
         """before this instant, and within its five seconds."""
+        self.before_told: Callable[[], None] = lambda: None
+        """Called before what was counted is told: who has more has to add it."""
 
     def add(self, name: str, count: int = 1) -> None:
         """Counts something that happens now."""
@@ -126,6 +108,7 @@ class Recent:
 
     async def tell(self, store: Store) -> None:
         """Adds what was counted to the sums of all. While the store is away it is kept, for as long as it is shown."""
+        self.before_told()
         slots, self._slots, self._until_at = self._slots, {}, 0.0
         oldest = int(time.time()) // SLOT_S - SLOTS
         commands: list[Command] = []

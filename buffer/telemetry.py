@@ -10,27 +10,29 @@ No label takes a value that a client can choose.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, get_args
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
     CollectorRegistry,
     Counter,
     Histogram,
+    Metric,
     disable_created_metrics,
     generate_latest,
 )
-from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
-from prometheus_client.registry import Collector
 
+from buffer.gauge_metrics import GaugeCollector, Gauges
 from buffer.job import LANES
-from buffer.recent import Noted, Recent
+from buffer.observed import Noted, Observed
+from buffer.recent import Recent
 
 if TYPE_CHECKING:
     from buffer.spans import Spans
+
+Kept = TypeVar("Kept", bound=Observed)
 
 Api = Literal["ollama", "openai", "anthropic", "responses", "batch"]
 Outcome = Literal["ok", "client_error", "backend_error", "refused", "cancelled", "expired"]
@@ -51,54 +53,35 @@ _LEAST_WAIT_S = 0.1
 _BATCHES = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 64)
 
 
-@dataclass(frozen=True, slots=True)
-class BackendGauges:
-    """One back end as Redis has it now."""
-
-    in_flight: int
-    """Jobs granted to it, over all workers."""
-    in_flight_limit: int
-    up: bool | None
-    """None: a spare that does not run at the moment."""
-    breaker_open: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Gauges:
-    """What Redis knows at one moment, over all pools."""
-
-    queue_depth: Mapping[str, int] = field(default_factory=dict)
-    """Waiting jobs by lane."""
-    oldest_wait_s: Mapping[str, float] = field(default_factory=dict)
-    """Seconds that the longest waiting job of a lane has waited; 0 for an empty lane."""
-    backends: Mapping[str, BackendGauges] = field(default_factory=dict)
-    workers: int = 0
-
-
 class Telemetry:
     """All metrics of a process; built once and passed on by argument, also where gateway and worker share a process."""
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
-        self.registry = CollectorRegistry()
+        self._multiprocess_dir = os.environ.get("PROMETHEUS_MULTIPROC_DIR", "")
+        self._observed: list[Observed] = []
+        self.registry = _Registry(self._tell)
         self.recent = Recent()
         """What is told to those who look on; has to run beside."""
+        self.recent.before_told = self._tell
         self.spans: Spans | None = None
         """Makes spans of requests; None: nobody wants traces."""
-        self._multiprocess_dir = os.environ.get("PROMETHEUS_MULTIPROC_DIR", "")
         self.requests = self._counter("requests", "Requests by how they ended.", "api", "lane", "outcome")
         self._requests: dict[tuple[Api, str, Outcome], Counter] = {}
         waits = self._by_lane("queue_wait_seconds", "From arrival to the first dispatch.", _WAITS_S)
         self.queue_wait = self._noted("wait", waits)
         batches = self._histogram("batch_size", "Jobs in a batch.", _BATCHES)
-        self.batch_size = Noted(batches, self.recent, "batch", sizes=True)
-        self.batch_window = self._histogram("batch_window_seconds", "Time a batch waited for companions.", _WINDOWS_S)
+        self.batch_size = self._kept(Noted(batches, self.recent, "batch", sizes=True))
+        windows = self._histogram("batch_window_seconds", "Time a batch waited for companions.", _WINDOWS_S)
+        self.batch_window = self._kept(Observed(windows))
         firsts = self._by_lane(
             "time_to_first_token_seconds", "From arrival to the first piece of the answer.", _ANSWERS_S
         )
         self.time_to_first_token = self._noted("first", firsts)
-        self.inter_token = self._by_lane("inter_token_seconds", "Between two pieces of an answer.", _GAPS_S)
-        self.request_time = self._by_lane("request_seconds", "From arrival to the end of the answer.", _ANSWERS_S)
+        gaps = self._by_lane("inter_token_seconds", "Between two pieces of an answer.", _GAPS_S)
+        self.inter_token = {lane: self._kept(Observed(one)) for lane, one in gaps.items()}
+        times = self._by_lane("request_seconds", "From arrival to the end of the answer.", _ANSWERS_S)
+        self.request_time = {lane: self._kept(Observed(one)) for lane, one in times.items()}
         tokens = self._counter("tokens", "Tokens as the engines count them.", "direction")
         self.tokens: dict[Direction, Counter] = {
             "prompt": tokens.labels("prompt"),
@@ -120,7 +103,7 @@ class Telemetry:
         }
 
         estimates = self._histogram("estimate_ratio", "What was expected, as a multiple of what came.", _RATIOS, "kind")
-        self._estimates = {kind: estimates.labels(kind) for kind in get_args(Estimate)}
+        self._estimates = {kind: self._kept(Observed(estimates.labels(kind))) for kind in get_args(Estimate)}
 
     def estimated(self, kind: Estimate, expected: float, real: float) -> None:
         """Compares. Waits of less than a tenth of a second count as that long, and two such are no comparison."""
@@ -165,8 +148,20 @@ class Telemetry:
         if gauges is None:
             return text
         stored = CollectorRegistry()
-        stored.register(_GaugeCollector(gauges))
+        stored.register(GaugeCollector(gauges))
         return text + generate_latest(stored)
+
+    def _kept(self, observed: Kept) -> Kept:
+        if self._multiprocess_dir:
+            # Whoever asks another process cannot ask this one.
+            observed.at_once()
+        else:
+            self._observed.append(observed)
+        return observed
+
+    def _tell(self) -> None:
+        for one in self._observed:
+            one.tell()
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"doublebuffer_{name}", text, labels, registry=self.registry)
@@ -175,49 +170,19 @@ class Telemetry:
         return Histogram(f"doublebuffer_{name}", text, labels, buckets=buckets, registry=self.registry)
 
     def _noted(self, name: str, by_lane: Mapping[str, Histogram]) -> dict[str, Noted]:
-        return {lane: Noted(metric, self.recent, f"{name}:{lane}") for lane, metric in by_lane.items()}
+        return {lane: self._kept(Noted(one, self.recent, f"{name}:{lane}")) for lane, one in by_lane.items()}
 
     def _by_lane(self, name: str, text: str, buckets: tuple[float, ...]) -> dict[str, Histogram]:
-        """One child a lane, looked up once: these are observed for each piece of each answer."""
+        """One child a lane, looked up once."""
         metric = self._histogram(name, text, buckets, "lane")
         return {lane: metric.labels(lane) for lane in LANES}
 
 
-class _GaugeCollector(Collector):
-    def __init__(self, gauges: Gauges) -> None:
-        self._gauges = gauges
+class _Registry(CollectorRegistry):
+    def __init__(self, before: Callable[[], None]) -> None:
+        super().__init__()
+        self._before = before
 
-    def collect(self) -> Iterable[GaugeMetricFamily]:
-        gauges = self._gauges
-        yield _family("queue_depth", "Waiting jobs.", "lane", gauges.queue_depth)
-        yield _family("oldest_wait_seconds", "Age of the longest waiting job.", "lane", gauges.oldest_wait_s)
-        backends = gauges.backends
-        yield _family("in_flight", "Jobs at a back end.", "backend", {n: b.in_flight for n, b in backends.items()})
-        yield _family(
-            "in_flight_limit",
-            "Most jobs at a back end at a time.",
-            "backend",
-            {n: b.in_flight_limit for n, b in backends.items()},
-        )
-        yield _family(
-            "backend_up",
-            "1: the last probe was answered.",
-            "backend",
-            {n: b.up for n, b in backends.items() if b.up is not None},
-        )
-        yield _family(
-            "breaker_open",
-            "1: the circuit breaker keeps jobs away.",
-            "backend",
-            {n: b.breaker_open for n, b in backends.items()},
-        )
-        workers = GaugeMetricFamily("doublebuffer_workers", "Workers alive.")
-        workers.add_metric([], gauges.workers)
-        yield workers
-
-
-def _family(name: str, text: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(f"doublebuffer_{name}", text, labels=[label])
-    for key, value in values.items():
-        family.add_metric([key], float(value))
-    return family
+    def collect(self) -> Iterable[Metric]:
+        self._before()
+        return super().collect()

@@ -6,10 +6,11 @@ import asyncio
 
 from fastapi import APIRouter, Response
 
+from buffer.gauge_metrics import Gauges
 from buffer.gauges import read_gauges
 from buffer.load import alive_workers
 from buffer.store import StoreUnavailable
-from buffer.telemetry import CONTENT_TYPE, Gauges
+from buffer.telemetry import CONTENT_TYPE
 from gateway.services import Services
 
 _PATIENCE_S = 2.0

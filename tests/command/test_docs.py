@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from buffer.gauge_metrics import Gauges
 from buffer.setting_sources import variable_of
 from buffer.settings import Settings
-from buffer.telemetry import Gauges, Telemetry
+from buffer.telemetry import Telemetry
 from doublebuffer.settings_page import settings_page
 from worker.gpu import FIGURES
 

@@ -7,9 +7,10 @@ import re
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from buffer.gauge_metrics import BackendGauges, Gauges
 from buffer.setting_sources import CONFIG_VARIABLE, load_settings, variable_of
 from buffer.settings import Settings
-from buffer.telemetry import BackendGauges, Gauges, Telemetry
+from buffer.telemetry import Telemetry
 from tests.deploy.files import DEPLOY, alert_rules, dashboard_panels, deployment_files
 from worker.gpu import FIGURES
 

@@ -6,7 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from buffer.telemetry import BackendGauges, Gauges, Telemetry
+from buffer.gauge_metrics import BackendGauges, Gauges
+from buffer.telemetry import Telemetry
 
 NAMES = {
     "requests_total", "queue_depth", "oldest_wait_seconds", "queue_wait_seconds", "batch_size", "batch_window_seconds",
