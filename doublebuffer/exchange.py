@@ -1,33 +1,22 @@
-"""One request and its answer on a connection: what uvicorn does, without what most requests have no need of.
+"""One request and its answer: what uvicorn does, without what most requests have no need of.
 
-uvicorn looks for a proxy's headers in each request, parses each request's address anew, and looks at each name and
-value of an answer's headers by itself.
+uvicorn makes an event for each request, copies its body, and looks at each name and value of an answer's headers by
+itself.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
-import urllib.parse
 from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
-import httptools
-from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
-from uvicorn.protocols.http.httptools_impl import (
-    HEADER_RE,
-    HEADER_VALUE_RE,
-    STATUS_LINE,
-    HttpToolsProtocol,
-    RequestResponseCycle,
-)
+from uvicorn.protocols.http.httptools_impl import HEADER_RE, HEADER_VALUE_RE, STATUS_LINE, RequestResponseCycle
 
-from buffer.timing import Deadline
-from gateway.call import put_line
+from gateway.call import Scope, put_line
 
-_EXPECT = b"expect"
-_FORWARDED = frozenset({b"x-forwarded-for", b"x-forwarded-proto"})
-"""What uvicorn's middleware reads."""
+if TYPE_CHECKING:
+    from doublebuffer.exchanging import Exchanging
+
 _FRAMING = frozenset({b"content-length", b"transfer-encoding", b"connection"})
 _BODILESS = frozenset({204, 304})
 
@@ -35,20 +24,67 @@ _BODILESS = frozenset({204, 304})
 class Exchange(RequestResponseCycle):
     """As uvicorn's, and a ``gateway.call.Line``."""
 
+    # How a request begins; most never change some of it.
+    disconnected = False
+    body: bytes | bytearray = b""  # type: ignore[assignment]
+    more_body = True
+    response_started = False
+    response_complete = False
+    chunked_encoding: bool | None = None
+    expected_content_length = 0
+    _fresh = False
+    """Something has come that ``receive`` has not told yet."""
+    _event: asyncio.Event | None = None
+    """Whoever is in ``receive`` waits for it; most bodies are here before anybody asks."""
     _on_left: Callable[[], None] | None = None
+
+    def __init__(self, line: Exchanging, scope: Scope, *, expects_100: bool, keep_alive: bool) -> None:
+        self.scope = scope  # type: ignore[assignment]
+        self.transport = line.transport
+        self.flow = line.flow
+        self.logger = line.logger
+        self.access_logger = line.access_logger
+        self.access_log = line.access_log
+        self.default_headers = line.server_state.default_headers
+        self.on_response = line.on_response_complete
+        self.waiting_for_100_continue = expects_100
+        self.keep_alive = keep_alive
+        put_line(scope, self)
+
+    @property
+    def message_event(self) -> asyncio.Event:  # type: ignore[override]
+        """Of whoever waits for what comes, as uvicorn calls it."""
+        if self._event is None:
+            self._event = asyncio.Event()
+        return self._event
+
+    def came(self, data: bytes = b"", *, more: bool = True) -> None:
+        """A piece of the body is here, or its end."""
+        if not self.body:
+            self.body = data
+        elif data:
+            if isinstance(self.body, bytes):
+                self.body = bytearray(self.body)
+            self.body += data
+        self.more_body = more
+        self._fresh = True
+        if self._event is not None:
+            self._event.set()
 
     def body_here(self) -> bytes | None:
         if self.more_body or self.disconnected or self.response_complete or self.waiting_for_100_continue:
             return None
-        body, self.body = bytes(self.body), bytearray()
-        self.message_event.clear()
-        self.flow.resume_reading()
+        body, self.body = bytes(self.body), b""
+        self._fresh = False
+        if self.flow.read_paused:
+            self.flow.resume_reading()
         return body
 
     def when_left(self, action: Callable[[], None] | None) -> bool:
         self._on_left = action
-        # As ``receive``: whoever waits for a client's leaving wants to read on.
-        self.flow.resume_reading()
+        if self.flow.read_paused:
+            # As ``receive``: whoever waits for a client's leaving wants to read on.
+            self.flow.resume_reading()
         return not self.disconnected
 
     def left(self) -> None:
@@ -56,16 +92,38 @@ class Exchange(RequestResponseCycle):
         if self.disconnected and self._on_left is not None:
             self._on_left()
 
+    async def receive(self) -> Any:
+        if self.waiting_for_100_continue and not self.transport.is_closing():
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.waiting_for_100_continue = False
+        if not self.disconnected and not self.response_complete:
+            self.flow.resume_reading()
+            if not self._fresh:
+                self.message_event.clear()
+                await self.message_event.wait()
+            self._fresh = False
+        if self.disconnected or self.response_complete:
+            return {"type": "http.disconnect"}
+        body, self.body = bytes(self.body), b""
+        return {"type": "http.request", "body": body, "more_body": self.more_body}
+
     async def send(self, message: Any) -> None:
-        if self.response_started or self.access_log or message["type"] != "http.response.start":
-            await super().send(message)
-            return
         if self.flow.write_paused and not self.disconnected:
             await self.flow.drain()
-        if not self.disconnected:
+        if self.disconnected:
+            return
+        kind = message["type"]
+        if self.response_started:
+            if kind == "http.response.body" and not self.response_complete:
+                self._send_body(message.get("body", b""), more=message.get("more_body", False))
+                return
+        elif kind == "http.response.start" and not self.access_log:
             self.response_started = True
             self.waiting_for_100_continue = False
             self.transport.write(self._head(message["status"], message.get("headers", ())))
+            return
+        # To be written to the log; or none that may come now, and uvicorn says so.
+        await super().send(message)
 
     def _head(self, status: int, own: Any) -> bytes:
         """All names at once, and all values: they are tried for single characters. Raises ``RuntimeError``."""
@@ -93,7 +151,7 @@ class Exchange(RequestResponseCycle):
         """Whether the connection is to be closed after the answer."""
         if name == b"content-length":
             if self.chunked_encoding is None:
-                self.expected_content_length = int(value.decode())
+                self.expected_content_length = int(value)
                 self.chunked_encoding = False
         elif name == b"transfer-encoding":
             if value.lower() == b"chunked":
@@ -104,104 +162,42 @@ class Exchange(RequestResponseCycle):
             return True
         return False
 
-
-class Exchanging(HttpToolsProtocol):
-    """uvicorn's protocol, whose requests are ``Exchange``. It knows no upgrades and no limit to concurrency."""
-
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self._behind_proxy = self.app
-        if isinstance(self.app, ProxyHeadersMiddleware):
-            self.app = self.app.app
-        self._forwarded = False
-        """A proxy tells of the request's client."""
-        self._idle = Deadline(self.timeout_keep_alive_handler)
-        """Until when the next request may begin."""
-        self._places: dict[bytes, tuple[str, bytes, bytes]] = {}
-        """The last address → its path, as text and as it came, and its query."""
-
-    def on_message_begin(self) -> None:
-        self.url = b""
-        self.expect_100_continue = self._forwarded = False
-        self.headers = []
-        self.scope = {  # type: ignore[typeddict-item]
-            "type": "http",
-            "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
-            "http_version": "1.1",
-            "server": self.server,
-            "client": self.client,
-            "scheme": self.scheme,  # type: ignore[typeddict-item]
-            "root_path": self.root_path,
-            "headers": self.headers,
-            "state": self.app_state.copy(),
-        }
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        name = name.lower()
-        if name in _FORWARDED:
-            self._forwarded = True
-        elif name == _EXPECT and value.lower() == b"100-continue":
-            self.expect_100_continue = True
-        self.headers.append((name, value))
-
-    def on_headers_complete(self) -> None:
-        scope, parser = self.scope, self.parser
-        http_version = parser.get_http_version()
-        scope["method"] = parser.get_method().decode("ascii")
-        scope["http_version"] = http_version
-        scope["path"], scope["raw_path"], scope["query_string"] = self._place()
-        before = self.cycle
-        self.cycle = exchange = Exchange(
-            scope=scope,
-            transport=self.transport,
-            flow=self.flow,
-            logger=self.logger,
-            access_logger=self.access_logger,
-            access_log=self.access_log,
-            default_headers=self.server_state.default_headers,
-            message_event=asyncio.Event(),
-            expect_100_continue=self.expect_100_continue,
-            keep_alive=http_version != "1.0" and parser.should_keep_alive(),
-            on_response=self.on_response_complete,
-        )
-        put_line(cast(Any, scope), exchange)
-        app = self._behind_proxy if self._forwarded else self.app
-        if before is None or before.response_complete:
-            self._start_asgi_task(exchange, app)
+    def _send_body(self, body: bytes, *, more: bool) -> None:
+        if self.scope["method"] == "HEAD":
+            self.expected_content_length = 0
+        elif self.chunked_encoding:
+            chunk = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
+            self.transport.write(chunk if more else chunk + b"0\r\n\r\n")
         else:
-            self.flow.pause_reading()
-            self.pipeline.appendleft((exchange, app))
-
-    def _place(self) -> tuple[str, bytes, bytes]:
-        found = self._places.get(self.url)
-        if found is None:
-            parsed = httptools.parse_url(self.url)
-            path = parsed.path.decode("ascii")
-            if "%" in path:
-                path = urllib.parse.unquote(path)
-            found = self.root_path + path, self.root_path.encode("ascii") + parsed.path, parsed.query or b""
-            self._places = {self.url: found}
-        return found
-
-    def on_response_complete(self) -> None:
-        self.server_state.total_requests += 1
-        if self.transport.is_closing():
+            if len(body) > self.expected_content_length:
+                raise RuntimeError("Response content longer than Content-Length")
+            self.expected_content_length -= len(body)
+            self.transport.write(body)
+        if more:
             return
-        self.flow.resume_reading()
-        if self.pipeline:
-            self._start_asgi_task(*self.pipeline.pop())
-        else:
-            self._rest()
+        if self.expected_content_length != 0:
+            raise RuntimeError("Response content shorter than Content-Length")
+        self.response_complete = True
+        if self._event is not None:
+            self._event.set()
+        if not self.keep_alive:
+            self.transport.close()
+        self.on_response()
 
-    def _rest(self) -> None:
-        """Nothing is asked: the connection is idle from now on."""
-        self._idle.set(self.loop.time() + self.timeout_keep_alive)
 
-    def _unset_keepalive_if_required(self) -> None:
-        self._idle.set(math.inf)
+class PlainExchange(Exchange):
+    """With a client of HTTP/1.0. uvicorn sends it chunks, which it takes for the body's own bytes; nginx asks so unless
+    it is told otherwise. A body of unknown length ends with the connection, where the client knows no other way.
+    """
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self._idle.clear()
-        if isinstance(self.cycle, Exchange):
-            self.cycle.left()
+    _plain = False
+
+    async def send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self._plain = b"content-length" not in {name.lower() for name, _ in message.get("headers", ())}
+            if self._plain:
+                self.chunked_encoding = False
+        elif self._plain:
+            # What it is told to expect it lets through.
+            self.expected_content_length = len(message.get("body", b""))
+        await super().send(message)

@@ -13,7 +13,7 @@ from typing import Any
 
 import httptools
 
-from doublebuffer.exchange import Exchanging
+from doublebuffer.exchanging import Exchanging
 from doublebuffer.gathered import Gathered
 
 _SPARE_FILES = 256
@@ -65,10 +65,13 @@ class Guarded(Exchanging):
         """or its body,"""
         self._was_body = False
         """which has ended just now."""
-        self._head_bytes = 0
-        """Of the head under way, as much as has been parsed,"""
+        self._piece_bytes = 0
+        """What is being parsed now."""
+        self._first_bytes = 0
+        """The piece in which the head under way began, with whatever came before it there,"""
         self._fed_bytes = 0
-        """and what came after its first piece: a header is parsed when it is whole."""
+        """and what of it came after that: a header is parsed when it is whole."""
+        self._trailer_bytes = 0
         self._too_large = False
         self._replays = False
         """The parser is told what this one knows."""
@@ -87,7 +90,10 @@ class Guarded(Exchanging):
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
-        in_head, self._was_body = self._in_head, False
+        self._was_body = False
+        self._piece_bytes = len(data)
+        if self._in_head:
+            self._fed_bytes += len(data)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as asked:
@@ -97,9 +103,7 @@ class Guarded(Exchanging):
             self._refuse(_TOO_LARGE if self._too_large else HTTPStatus.BAD_REQUEST)
             return
         if self._in_head:
-            if in_head:
-                self._fed_bytes += len(data)
-            if self._fed_bytes > self._limits.head_bytes:
+            if self._fed_bytes > self._limits.head_bytes or self._is_large():
                 self._refuse(_TOO_LARGE)
             elif self._wait is None:
                 self._expect_head()
@@ -126,30 +130,34 @@ class Guarded(Exchanging):
             return
         super().on_message_begin()
         self._in_head = True
-        self._head_bytes = self._fed_bytes = 0
-
-    def on_url(self, url: bytes) -> None:
-        if self._replays:
-            return
-        super().on_url(url)
-        self._count(len(url))
+        self._first_bytes, self._fed_bytes, self._trailer_bytes = self._piece_bytes, 0, 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._replays:
+        if self._in_head:
+            self.headers.append((name.lower(), value))
             return
-        super().on_header(name, value)
-        self._count(len(name) + len(value))
+        # Behind a body, nobody wants it.
+        self._trailer_bytes += len(name) + len(value)
+        self._bound(self._trailer_bytes > self._limits.head_bytes)
 
-    def _count(self, size: int) -> None:
-        self._head_bytes += size
-        if self._head_bytes > self._limits.head_bytes:
+    def _is_large(self) -> bool:
+        """Whether what has been parsed of a head is too much. It is no more than what came."""
+        most = self._limits.head_bytes
+        if self._first_bytes + self._fed_bytes <= most:
+            return False
+        return len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > most
+
+    def _bound(self, too_large: bool) -> None:
+        if too_large:
             self._too_large = True
             raise ValueError("the head of a request is too large")
 
     def on_headers_complete(self) -> None:
         if self._replays:
             return
-        self._expect_nothing()
+        self._bound(self._is_large())
+        if self._wait is not None:
+            self._expect_nothing()
         self._in_head, self._in_body = False, True
         super().on_headers_complete()
         if len(self.pipeline) > self._limits.pipelined:

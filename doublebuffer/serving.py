@@ -13,8 +13,7 @@ from typing import Any
 import uvicorn
 
 from buffer.setting_sources import SettingsError
-from doublebuffer.guard import ClientLimits, client_limits
-from doublebuffer.http10 import Protocol
+from doublebuffer.guard import ClientLimits, Guarded, client_limits
 
 BACKLOG = 2048
 LAST_WORDS_S = 5
@@ -82,7 +81,7 @@ async def serve(
     """
     config = uvicorn.Config(
         app,
-        http=partial(Protocol, limits=limits or client_limits()),  # type: ignore[arg-type]
+        http=partial(Guarded, limits=limits or client_limits()),  # type: ignore[arg-type]
         ws="none",
         loop="none",
         lifespan="on",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct, field
 
@@ -104,7 +104,8 @@ def take_line(scope: Scope) -> Line | None:
     """The line that our server put there, if it was ours. It knows the scope: left there, only the collector of garbage
     would find them.
     """
-    return cast(Line | None, scope.pop(_LINE, None))
+    line: Line | None = scope.pop(_LINE, None)
+    return line
 
 
 def put_line(scope: MutableMapping[str, Any], line: Line) -> None:
