@@ -15,19 +15,21 @@ from gateway.dialects.tools import WireCall, WireFunction, read_calls
 
 T = TypeVar("T")
 
-_OPENAI_ROLES = {"system", "developer", "user", "assistant", "tool", "function"}
+_SPEAKING = frozenset({"system", "developer", "user"})
+_TOLD = frozenset({"tool", "function"})
+_OPENAI_ROLES = _SPEAKING | _TOLD | {"assistant"}
 
 
-class _Link(Struct):
+class _Link(Struct, gc=False):
     url: str
 
 
-class _Sound(Struct):
+class _Sound(Struct, gc=False):
     data: str
     format: str | None = None
 
 
-class _Part(Struct):
+class _Part(Struct, gc=False):
     type: str = ""
     text: str | None = None
     refusal: str | None = None
@@ -35,7 +37,9 @@ class _Part(Struct):
     input_audio: _Sound | None = None
 
 
-class _OpenAIMessage(Struct):
+class OpenAIMessage(Struct, gc=False):
+    """As an OpenAI body has it."""
+
     role: str
     content: str | list[_Part] | None = None
     reasoning: str | None = None
@@ -46,7 +50,7 @@ class _OpenAIMessage(Struct):
     name: str | None = None
 
 
-class _OllamaMessage(Struct):
+class _OllamaMessage(Struct, gc=False):
     role: str
     content: str | None = None
     thinking: str | None = None
@@ -56,15 +60,25 @@ class _OllamaMessage(Struct):
     tool_call_id: str | None = None
 
 
-_openai = msgspec.json.Decoder(list[_OpenAIMessage])
+_openai = msgspec.json.Decoder(list[OpenAIMessage])
 _ollama = msgspec.json.Decoder(list[_OllamaMessage])
 
 
 def from_openai(raw: Raw, *, allow_links: bool) -> list[Message]:
     """The messages of an OpenAI body. Raises ``BadRequest``."""
-    wire = _decode(raw, _openai)
-    messages = [_openai_message(message, place, allow_links) for place, message in enumerate(wire)]
-    tie_results(messages)
+    return openai_messages(_decode(raw, _openai), allow_links=allow_links)
+
+
+def openai_messages(wire: list[OpenAIMessage], *, allow_links: bool) -> list[Message]:
+    """Raises ``BadRequest``."""
+    messages: list[Message] = []
+    results = False
+    for place, one in enumerate(wire):
+        message = _openai_message(one, place, allow_links)
+        results = results or message.role == "tool"
+        messages.append(message)
+    if results:
+        tie_results(messages)
     return messages
 
 
@@ -86,33 +100,36 @@ def _decode(raw: Raw, decoder: msgspec.json.Decoder[T]) -> T:
         raise BadRequest(f"Invalid 'messages': {error}", param="messages") from None
 
 
-def _openai_message(wire: _OpenAIMessage, place: int, allow_links: bool) -> Message:
-    where = f"messages[{place}]"
-    role = wire.role
+def _openai_message(wire: OpenAIMessage, place: int, allow_links: bool) -> Message:
+    role, content = wire.role, wire.content
     if role not in _OPENAI_ROLES:
         known = ", ".join(f"'{name}'" for name in sorted(_OPENAI_ROLES))
-        raise BadRequest(f"Invalid value for '{where}.role'. Supported values are: {known}.", param=f"{where}.role")
-    if wire.content is None and role in {"system", "developer", "user"}:
-        raise BadRequest(f"'{where}.content' must be a string or an array of parts.", param=f"{where}.content")
-    message = Message("system" if role == "developer" else role, _content(wire.content, where, allow_links))
+        where = f"messages[{place}].role"
+        raise BadRequest(f"Invalid value for '{where}'. Supported values are: {known}.", param=where)
+    if content is None:
+        if role in _SPEAKING:
+            where = f"messages[{place}].content"
+            raise BadRequest(f"'{where}' must be a string or an array of parts.", param=where)
+        content = ""
+    said = content if isinstance(content, str) else _content(content, f"messages[{place}]", allow_links)
+    message = Message("system" if role == "developer" else role, said)
     if role == "assistant":
         message.reasoning = wire.reasoning or wire.reasoning_content or ""
         if wire.tool_calls:
             message.tool_calls = read_calls(wire.tool_calls, place)
         elif wire.function_call is not None:
             message.tool_calls = read_calls([WireCall(wire.function_call)], place)
-    elif role in {"tool", "function"}:
+    elif role in _TOLD:
         message.role = "tool"
         message.tool_call_id = wire.tool_call_id or ""
         message.tool_name = wire.name or ""
         return message
-    message.name = wire.name or ""
+    if wire.name:
+        message.name = wire.name
     return message
 
 
-def _content(content: str | list[_Part] | None, where: str, allow_links: bool) -> str | list[Part]:
-    if content is None or isinstance(content, str):
-        return content or ""
+def _content(content: list[_Part], where: str, allow_links: bool) -> str | list[Part]:
     parts = [_part(part, f"{where}.content[{place}]", allow_links) for place, part in enumerate(content)]
     if all(isinstance(part, TextPart) for part in parts):
         return "\n".join(part.text for part in parts if isinstance(part, TextPart))

@@ -13,6 +13,7 @@ from gateway.dialects.listing import openai_model as model
 from gateway.dialects.listing import openai_models as models
 from gateway.dialects.messages import from_openai
 from gateway.dialects.openai_answer import Whole, error
+from gateway.dialects.openai_plain import parse_plain
 from gateway.dialects.openai_stream import Stream
 from gateway.dialects.sampling import (
     ENGINE_OPTIONS,
@@ -49,6 +50,12 @@ _CHOICES = frozenset({"n", "tools", "tool_choice", "parallel_tool_calls", "logpr
 
 def parse_chat(body: bytes, *, allow_image_urls: bool = False) -> Chat:
     """The chat that ``body`` asks for, whatever content type it came with. Raises ``BadRequest`` and nothing else."""
+    chat = parse_plain(body, allow_links=allow_image_urls)
+    return parse_any(body, allow_links=allow_image_urls) if chat is None else chat
+
+
+def parse_any(body: bytes, *, allow_links: bool) -> Chat:
+    """As ``parse_chat``, of whatever it may be."""
     fields = read_fields(body, "The request body is empty; a JSON object is expected.")
     options = take_object(fields, "options")
     name = take(fields, "model", _string, "a string")
@@ -68,7 +75,7 @@ def parse_chat(body: bytes, *, allow_image_urls: bool = False) -> Chat:
         chat.include_usage = (
             bool(take_bool(object_fields(stream_options, "stream_options"), "include_usage")) and chat.stream
         )
-    chat.messages = from_openai(fields.pop("messages"), allow_links=allow_image_urls)
+    chat.messages = from_openai(fields.pop("messages"), allow_links=allow_links)
     if not chat.messages:
         raise BadRequest("[] is too short - 'messages'", param="messages")
     if not _ODD.isdisjoint(fields):
