@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
-from buffer.job import Failure
+from msgspec import Struct
+
+from buffer.job import LANES, Failure
 from buffer.records import NewJob
 from buffer.settings import Settings
 from buffer.telemetry import Telemetry
@@ -26,15 +27,16 @@ _ALL = ""
 _BACKGROUND = "background"
 
 
-@dataclass(slots=True)
-class _Place:
-    """A job that waits."""
+class _Job(Struct):
+    """One that came in and is not over."""
 
     model: str
+    lane: str
     drains: tuple[Drain, ...]
     came_at: float
     expected_s: float
     places: int
+    begun: bool = False
 
 
 class Admission:
@@ -45,6 +47,7 @@ class Admission:
     def __init__(self, settings: Settings, telemetry: Telemetry, clock: Callable[[], float] | None = None) -> None:
         longest = settings.refuse_wait_seconds
         self._refuse_wait: float | Mapping[str, float] = dict(longest.items()) if isinstance(longest, dict) else longest
+        self._longest_s = {lane: refuse_wait_s(lane, self._refuse_wait) for lane in LANES}
         self._queue_limit = settings.queue_limit
         self._telemetry = telemetry
         self._clock = clock or time.monotonic
@@ -52,11 +55,11 @@ class Admission:
         """By queue name of the model, and lane."""
         self._due_at: dict[tuple[str, str], float] = {}
         """When the last of those who were refused is to come back."""
-        self._places: dict[str, _Place] = {}
-        self._running: dict[str, str] = {}
-        """Id of a job that has begun and is not over → its model,"""
-        self._busy: Counter[str] = Counter()
-        """and how many of each there are."""
+        self._jobs: dict[str, _Job] = {}
+        self._waiting = 0
+        """How many of them wait, but for the background,"""
+        self._busy: dict[str, int] = {}
+        """and how many of each model have begun."""
         self._part = Average(weight=0.2)
         """Of all that wait anywhere, those that came in here."""
 
@@ -67,16 +70,16 @@ class Admission:
             lane = job.lane
             if lane == _BACKGROUND:
                 continue
-            asked[job.model, lane] = asked.get((job.model, lane), 0) + 1
-            drain = self._drains.get((job.model, lane))
-            if drain is None:
+            queue = job.model, lane
+            more = asked[queue] = asked.get(queue, 0) + 1
+            drain, longest_s = self._drains.get(queue), self._longest_s[lane]
+            if drain is None or longest_s is None or not drain.waiting:
                 continue
             self._tell(drain, job.model, known)
-            wait_s = self._wait_s(job.model, drain, asked[job.model, lane], known)
-            longest_s = refuse_wait_s(lane, self._refuse_wait)
-            if longest_s is None or wait_s <= longest_s:
+            wait_s = self._wait_s(job.model, drain, more, known)
+            if wait_s <= longest_s:
                 continue
-            ahead = drain.waiting + asked[job.model, lane]
+            ahead = drain.waiting + more
             now_at = self._clock()
             verdict = admit(
                 lane,
@@ -89,7 +92,7 @@ class Admission:
             if isinstance(verdict, Refuse):
                 gap_s = drain.usual_s(known.alone_s, ahead)
                 drain.refused(now_at)
-                verdict = verdict.later(self._again_s((job.model, lane), verdict.retry_after_s, gap_s))
+                verdict = verdict.later(self._again_s(queue, verdict.retry_after_s, gap_s))
                 again_s = verdict.retry_after_s
                 failure = Failure(verdict.reason, verdict.status, "wait_too_long", retry_after_s=again_s)
                 raise Refusal(failure, "refused")
@@ -106,45 +109,55 @@ class Admission:
     def came(self, job: NewJob, known: Outlook) -> None:
         """It is on its way to the queue. Once it has begun or will not, ``began`` or ``left`` has to be called."""
         model, lane = job.model, job.lane
-        drains = [self._drain(model, lane)]
-        self._tell(drains[0], model, known)
-        expected_s = self._wait_s(model, drains[0], 1, known)
-        if lane != _BACKGROUND:
-            drains.append(self._drain(model, _ALL))
         now_at = self._clock()
-        for drain in drains:
-            drain.came(now_at)
-        self._places[job.id] = _Place(model, tuple(drains), now_at, expected_s, known.places)
+        drain = self._drain(model, lane)
+        self._tell(drain, model, known)
+        expected_s = self._wait_s(model, drain, 1, known) if drain.waiting else 0.0
+        drain.came(now_at)
+        drains: tuple[Drain, ...] = (drain,)
+        if lane != _BACKGROUND:
+            every = self._drain(model, _ALL)
+            every.came(now_at)
+            drains = drain, every
+            self._waiting += 1
+        self._jobs[job.id] = _Job(model, lane, drains, now_at, expected_s, known.places)
 
     def waits(self, waiting: int) -> None:
         """The store told of so many waiting jobs, over all gateways."""
-        mine = sum(drain.waiting for (_, lane), drain in self._drains.items() if lane == _ALL)
-        if waiting > 0 and mine > 0:
-            self._part.add(min(1.0, mine / waiting))
+        if waiting > 0 and self._waiting > 0:
+            self._part.add(min(1.0, self._waiting / waiting))
 
     def began(self, id: str) -> None:
         """Somebody took the job."""
-        place = self._places.pop(id, None)
-        if place is not None:
-            now_at = self._clock()
-            self._running[id] = place.model
-            self._busy[place.model] += 1
-            room = self._busy[place.model] <= place.places
-            for drain in place.drains:
-                drain.went(now_at, room=room)
-            self._telemetry.estimated("wait_seconds", place.expected_s, now_at - place.came_at)
+        job = self._jobs.get(id)
+        if job is None or job.begun:
+            return
+        now_at = self._clock()
+        job.begun = True
+        self._waits_no_more(job)
+        busy = self._busy[job.model] = self._busy.get(job.model, 0) + 1
+        room = busy <= job.places
+        for drain in job.drains:
+            drain.went(now_at, room=room)
+        self._telemetry.estimated("wait_seconds", job.expected_s, now_at - job.came_at)
 
     def left(self, id: str) -> None:
         """The job is over, wherever it stood."""
-        model = self._running.pop(id, None)
-        if model is not None:
-            self._busy[model] -= 1
-            if not self._busy[model]:
-                del self._busy[model]
-        place = self._places.pop(id, None)
-        if place is not None:
-            for drain in place.drains:
+        job = self._jobs.pop(id, None)
+        if job is None:
+            return
+        if job.begun:
+            busy = self._busy[job.model] = self._busy[job.model] - 1
+            if not busy:
+                del self._busy[job.model]
+        else:
+            self._waits_no_more(job)
+            for drain in job.drains:
                 drain.left()
+
+    def _waits_no_more(self, job: _Job) -> None:
+        if job.lane != _BACKGROUND:
+            self._waiting -= 1
 
     def starts_in_s(self, model: str, ahead: int) -> float | None:
         """When a job will probably start that has ``ahead`` before it, from whichever gateways; None: nobody knows.
@@ -157,10 +170,8 @@ class Admission:
         return drain.wait_s((ahead + 1) * self._mine(), self._clock())
 
     def _wait_s(self, model: str, drain: Drain, more: int, known: Outlook) -> float:
-        """Of the last of ``more`` jobs that join those of the drain. Where nobody waits, there is room."""
-        if not drain.waiting:
-            return 0.0
-        free = max(0.0, known.places * self._mine() - self._busy[model])
+        """Of the last of ``more`` jobs that join those who wait. Where nobody does, there is room."""
+        free = max(0.0, known.places * self._mine() - self._busy.get(model, 0))
         return drain.wait_s(drain.waiting + more, self._clock(), known.alone_s, free)
 
     def _mine(self) -> float:
@@ -170,10 +181,11 @@ class Admission:
     def _tell(self, drain: Drain, model: str, known: Outlook) -> None:
         """What back ends tell; else the lane's part of what all lanes of the model are seen to start. Not of long jobs:
         an engine's memory may have room for few of them, however many others start."""
-        drain.told_s = known.told_s / self._mine()
-        every = self._drains.get((model, _ALL))
-        if not drain.told_s and not known.alone_s and every is not None and drain.waiting:
-            drain.told_s = every.usual_s(ahead=every.waiting) * every.waiting / drain.waiting
+        drain.told_s = known.told_s / self._mine() if known.told_s else 0.0
+        if drain.waiting and not drain.told_s and not known.alone_s:
+            every = self._drains.get((model, _ALL))
+            if every is not None:
+                drain.told_s = every.usual_s(ahead=every.waiting) * every.waiting / drain.waiting
 
     def _drain(self, model: str, lane: str) -> Drain:
         drain = self._drains.get((model, lane))

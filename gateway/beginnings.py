@@ -11,10 +11,10 @@ from gateway.models import Model
 from policy.placing import SHARED_TOKENS, near
 from policy.prefix import Chain, PrefixIndex
 
-MOST_LEADERS = 1024
-"""Jobs whose prompts are being read, as far as anybody remembers."""
 SHARING = frozenset({"vllm"})
 """Kinds of engines whose requests use what others beside them have read."""
+MOST_LEADERS = 1024
+"""Jobs whose prompts are being read, as far as anybody remembers."""
 
 
 class Known(Struct, frozen=True):
@@ -26,6 +26,9 @@ class Known(Struct, frozen=True):
     """The back end that has, where that is worth going there; empty: none, or all alike."""
     behind: str = ""
     """The job that is about to read a good part of it for the first time; empty: none."""
+
+
+_NOTHING = Known()
 
 
 class Beginnings:
@@ -41,9 +44,11 @@ class Beginnings:
         """Changes nothing, so that a thread may ask."""
         able = model.able
         held = self._index.held(links)
-        tokens = max((held.get(name, 0) for name in able), default=0) if held else 0
-        behind = self._behind(links, tokens) if able and SHARING.issuperset(able.values()) else ""
-        return Known(tokens, near(held, able), behind)
+        tokens = max([held.get(name, 0) for name in able], default=0) if held else 0
+        behind = ""
+        if self._reading and links and links[-1].tokens - tokens >= SHARED_TOKENS:
+            behind = self._behind(links, tokens) if able and SHARING.issuperset(able.values()) else ""
+        return Known(tokens, near(held, able), behind) if held or behind else _NOTHING
 
     def _behind(self, links: Chain, known: int) -> str:
         """The job that reads enough of it. Others that it shares more with wait for that one too."""
@@ -54,6 +59,8 @@ class Beginnings:
 
     def sent(self, job_id: str, links: Chain) -> None:
         """A job is on its way. Of what no other is reading it is the first."""
+        if not links or links[-1].tokens < SHARED_TOKENS:
+            return
         own = [link.digest for link in links if link.digest not in self._reading]
         self._reading.update(dict.fromkeys(own, job_id))
         self._leaders[job_id] = own

@@ -27,7 +27,7 @@ from policy.estimate import Rate, predicted_wait_s, prefill_s
 from policy.lane import LaneLimits, choose_lane, is_long, lower
 from policy.order import offset_s
 from policy.outlook import NOTHING, Outlook, outlook
-from policy.prefix import Chain, chain
+from policy.prefix import Chain, Mixed, chain
 
 ASKS_TO_THINK = frozenset({"on", "low", "medium", "high", "max"})
 _LONGEST_USER = 64
@@ -61,6 +61,9 @@ class Intake:
             fast_tokens=settings.fast_tokens,
             normal_tokens=settings.normal_tokens,
         )
+        self._max_wait_s = settings.max_wait_seconds
+        self._max_wait_us = round(settings.max_wait_seconds * 1e6)
+        self._timeout_s = settings.queue_timeout_seconds
         self._beginnings = Beginnings()
         self._telemetry = telemetry
         self._admission = Admission(settings, telemetry)
@@ -77,7 +80,7 @@ class Intake:
         Changes nothing here but counts, so that a thread may do it.
         """
         figures = model.figures
-        parts = list(prompt_parts(chat))
+        parts = prompt_parts(chat)
         links = chain(model.queue.encode(), parts, tokens_per_byte=figures.tokens_per_byte)
         prompt_tokens = links[-1].tokens if links else 1
         known = self._beginnings.of(links, model)
@@ -90,7 +93,7 @@ class Intake:
         read_s = prefill_s(new_tokens, figures.prefill_rate)
         long = is_long(new_tokens, self._limits)
         claim = claim_tokens(prompt_tokens, output)
-        max_wait_s = self._settings.max_wait_seconds
+        max_wait_s = self._max_wait_s
         job = NewJob(
             id=id or new_id(),
             model=model.queue,
@@ -100,13 +103,13 @@ class Intake:
             inbox=pool.inbox.name,
             body=encode_chat(chat),
             offset_us=round(offset_s(lane, read_s, max_wait_s) * 1e6),
-            max_wait_us=round(max_wait_s * 1e6),
-            timeout_us=round((self._settings.queue_timeout_seconds + model.comes_in_s) * 1e6),
+            max_wait_us=self._max_wait_us,
+            timeout_us=round((self._timeout_s + model.comes_in_s) * 1e6),
             cost=new_tokens + output,
             kv=claim,
             prefill=new_tokens,
             prompt=max(prompt_tokens, new_tokens),
-            splits=chat.n == 1 and all(isinstance(part, bytes) for part in parts),
+            splits=chat.n == 1 and Mixed not in map(type, parts),
             long=long,
             owner=owner_of(call),
             told=told,
@@ -188,8 +191,10 @@ class Intake:
             background=background,
             limits=self._limits,
         )
+        if b"x-doublebuffer-lane" not in call.headers:
+            return chosen
         wished = call.header(b"x-doublebuffer-lane").strip().lower()
-        return lower(chosen, wished, may_raise=wished in call.key_lanes) if wished else chosen
+        return lower(chosen, wished, may_raise=wished in call.key_lanes)
 
 
 def owner_of(call: Call) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
 from hashlib import blake2b
 
 from buffer.job import AudioPart, Chat, ImagePart, Message, TextPart
@@ -14,22 +13,25 @@ _AUDIO_BASE64_BYTES_PER_TOKEN = 1000
 """A second of speech is some ten tokens to the usual encoders, and at least ten kilobytes of base64."""
 
 
-def prompt_parts(chat: Chat) -> Iterator[Part]:
+def prompt_parts(chat: Chat) -> list[Part]:
     """The prompt as an engine's template would lay it out, tools first."""
+    parts: list[Part] = []
     if chat.tools:
-        yield b"".join(bytes(tool) for tool in chat.tools)
+        parts.append(b"".join(bytes(tool) for tool in chat.tools))
     for message in chat.messages:
-        if isinstance(message.content, str) and not message.tool_calls:
-            yield (message.role + message.content).encode(errors="replace")
+        content = message.content
+        if isinstance(content, str) and not message.tool_calls:
+            parts.append((message.role + content).encode(errors="replace"))
         else:
-            yield _mixed(message)
+            parts.append(_mixed(message))
     if chat.prompt is not None:
-        yield chat.prompt.encode(errors="replace")
+        parts.append(chat.prompt.encode(errors="replace"))
     if chat.prompt_tokens:
         tokens = array("I", (token & 0xFFFFFFFF for token in chat.prompt_tokens))
-        yield Mixed(tokens.tobytes(), tokens_per_byte=1 / tokens.itemsize)
+        parts.append(Mixed(tokens.tobytes(), tokens_per_byte=1 / tokens.itemsize))
     if chat.suffix:
-        yield chat.suffix.encode(errors="replace")
+        parts.append(chat.suffix.encode(errors="replace"))
+    return parts
 
 
 def newest_user_chars(chat: Chat) -> int:

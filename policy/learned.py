@@ -153,8 +153,10 @@ class Figures:
     def answer_s(self, lane: str, max_tokens: int | None = None) -> float | None:
         """Seconds that an answer in ``lane`` is written; None: too little has been seen to tell. Where nobody knows how
         long they are, one that its client keeps shorter than they are thought to be."""
+        if _TOKENS not in self.firm:
+            return None
         tokens = self.expected_output(lane, max_tokens)
-        if _TOKENS not in self.firm or (_OUTPUT + lane not in self.firm and tokens != max_tokens):
+        if _OUTPUT + lane not in self.firm and tokens != max_tokens:
             return None
         return tokens / self.token_rate
 

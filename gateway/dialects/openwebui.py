@@ -39,10 +39,15 @@ def task(headers: Mapping[bytes, bytes], chat: Chat) -> str:
 def _by_form(chat: Chat) -> str:
     if chat.stream or chat.tools:
         return ""
-    asking = [message for message in chat.messages if message.role != "system"]
-    if len(asking) != 1 or asking[0].role != "user":
+    asking = None
+    for message in chat.messages:
+        if message.role != "system":
+            if asking is not None or message.role != "user":
+                return ""
+            asking = message
+    if asking is None:
         return ""
-    text = asking[0].text()[:400].lstrip().replace("\r\n", "\n")
+    text = asking.text()[:400].lstrip().replace("\r\n", "\n")
     if text.startswith(_EMOJI):
         return "emoji_generation"
     # A chat about a document opens with the same heading, so the heading alone says nothing.

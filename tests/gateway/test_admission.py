@@ -125,7 +125,8 @@ def test_models_come_and_go_without_end() -> None:
         it.came(job(str(k), model=f"m{k}"), NOTHING)
         it.began(str(k))
     assert len(it._drains) <= MOST_QUEUES
-    assert not it._places
+    assert not it._waiting
+    assert all(one.begun for one in it._jobs.values())
 
 
 @pytest.mark.parametrize("gateways", [1, 2, 5])
