@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.httptools_impl import HEADER_RE, HEADER_VALUE_RE, STATUS_LINE, RequestResponseCycle
 
-from gateway.call import Scope, put_line
+from gateway.call import Headers, Scope, put_line
 
 if TYPE_CHECKING:
     from doublebuffer.exchanging import Exchanging
@@ -80,6 +80,14 @@ class Exchange(RequestResponseCycle):
             self.flow.resume_reading()
         return body
 
+    def answer(self, status: int, headers: Headers, body: bytes) -> bool:
+        if self.response_started or self.access_log or self.flow.write_paused:
+            return False
+        if not self.disconnected:
+            self._begin(status, headers)
+            self._send_body(body, more=False)
+        return True
+
     def when_left(self, action: Callable[[], None] | None) -> bool:
         self._on_left = action
         if self.flow.read_paused:
@@ -118,14 +126,17 @@ class Exchange(RequestResponseCycle):
                 self._send_body(message.get("body", b""), more=message.get("more_body", False))
                 return
         elif kind == "http.response.start" and not self.access_log:
-            self.response_started = True
-            self.waiting_for_100_continue = False
-            self.transport.write(self._head(message["status"], message.get("headers", ())))
+            self._begin(message["status"], message.get("headers", ()))
             return
         # To be written to the log; or none that may come now, and uvicorn says so.
         await super().send(message)
 
-    def _head(self, status: int, own: Any) -> bytes:
+    def _begin(self, status: int, headers: Headers) -> None:
+        self.response_started = True
+        self.waiting_for_100_continue = False
+        self.transport.write(self._head(status, headers))
+
+    def _head(self, status: int, own: Headers) -> bytes:
         """All names at once, and all values: they are tried for single characters. Raises ``RuntimeError``."""
         headers = [*self.default_headers, *own]
         if HEADER_RE.search(b"".join([name for name, _ in headers])):

@@ -21,6 +21,16 @@ _WBITS = {b"gzip": 31, b"x-gzip": 31, b"deflate": zlib.MAX_WBITS}
 """Encodings of bodies → what zlib calls them."""
 
 
+def body_here(call: Call, limit: int) -> bytes | None:
+    """The body, if it has come already and as it is; None: ``read_body`` gives it. Raises ``Refusal`` (413, 503)."""
+    if call.line is None or b"content-encoding" in call.headers:
+        return None
+    body = call.line.body_here()
+    if body is not None:
+        _take(call, len(body), limit)
+    return body
+
+
 async def read_body(call: Call, receive: Receive, limit: int) -> bytes:
     """The body, inflated where it came compressed. Raises ``Refusal`` (413, 415, 400, 408, 503) and ``ClientLeft``."""
     encoding = call.headers.get(b"content-encoding", b"").strip().lower()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct, field
 
+from gateway.refusal import ClientLeft
 from gateway.room import Held, Room
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ TEXT = b"text/plain; charset=utf-8"
 
 _KEY = "doublebuffer.call"
 _LINE = "doublebuffer.line"
+_CLOSED = "the handler is closed"
+"""What uvloop says of a connection that is not there any more."""
 _LISTS = frozenset({b"cache-control", b"pragma"})
 
 
@@ -34,6 +37,9 @@ class Line(Protocol):
 
     def body_here(self) -> bytes | None:
         """The whole body, once, if all of it has come; else None: ``receive`` gives it."""
+
+    def answer(self, status: int, headers: Headers, body: bytes) -> bool:
+        """Sends a whole answer. False: it cannot be sent at once; ``send`` will."""
 
     def when_left(self, action: Callable[[], None] | None) -> bool:
         """``action`` is called once the client has closed its connection; None: nothing is. False: it has already."""
@@ -112,17 +118,50 @@ def put_line(scope: MutableMapping[str, Any], line: Line) -> None:
     scope[_LINE] = line
 
 
+class Marked:
+    """A client's ``Send``: every answer gets ``common`` headers, too."""
+
+    __slots__ = ("_common", "_line", "_send", "begun", "left")
+
+    def __init__(self, send: Send, line: Line | None, common: Headers) -> None:
+        self._send = send
+        self._line = line
+        self._common = common
+        self.begun = False
+        self.left = False
+        """The client has, and sent its next request already: uvicorn tells nobody."""
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.begun = True
+            message["headers"] = [*message.get("headers", ()), *self._common]
+        try:
+            await self._send(message)
+        except RuntimeError as error:
+            self._leave(error)
+
+    def whole(self, status: int, headers: Headers, body: bytes) -> bool:
+        """As ``Line.answer``."""
+        if self._line is None or self.begun:
+            return False
+        try:
+            self.begun = self._line.answer(status, [*headers, *self._common], body)
+        except RuntimeError as error:
+            self.begun = True
+            self._leave(error)
+        return self.begun
+
+    def _leave(self, error: RuntimeError) -> None:
+        if _CLOSED not in str(error):
+            raise error
+        self.left = True
+        raise ClientLeft from None
+
+
 async def answer(send: Send, status: int, content_type: bytes, body: bytes, headers: Headers = ()) -> None:
     """Sends a whole answer."""
-    await send(
-        {
-            "type": "http.response.start",
-            "status": status,
-            "headers": [
-                (b"content-type", content_type),
-                (b"content-length", str(len(body)).encode()),
-                *headers,
-            ],
-        }
-    )
+    headers = [(b"content-type", content_type), (b"content-length", b"%d" % len(body)), *headers]
+    if isinstance(send, Marked) and send.whole(status, headers, body):
+        return
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -55,6 +55,8 @@ class Catalog:
         self._blank_until = 0.0
         self._reading = asyncio.Lock()
         self._asked = asyncio.Event()
+        self._attends = False
+        """``run`` keeps the list fresh now, or is about to."""
         self._asked_at = float("-inf")
         self._read_at = float("-inf")
         """Also where it failed."""
@@ -111,6 +113,7 @@ class Catalog:
                 await asyncio.sleep(_AHEAD_S)
                 with suppress(StoreUnavailable):
                     await self.read(_AHEAD_S / 2)
+            self._attends = False
 
     async def list(self) -> Models:
         """For the lists of models: as ``read``, but while the system starts it waits for the first back end.
@@ -125,13 +128,28 @@ class Catalog:
             models = await self.read(_LOOK_AGAIN_S)
         return models
 
+    def ready(self, name: str) -> Model | None:
+        """The model that ``name`` means, if that is known and its jobs can start now; None: ``resolve`` tells more."""
+        now_at = time.monotonic()
+        models = self._models
+        if models is None or now_at - self._read_at >= _FRESH_S or not models.workers:
+            return None
+        self._attend(now_at)
+        model = models.find(name)
+        return model if model is not None and model.up else None
+
+    def _attend(self, now_at: float) -> None:
+        self._asked_at = now_at
+        if not self._attends:
+            self._attends = True
+            self._asked.set()
+
     async def resolve(self, name: str) -> Model | None:
         """The model that ``name`` means, if its jobs can start now; None if there is no such model.
 
         Raises ``Refusal`` with 503 where no worker is alive or all its back ends are down.
         """
-        self._asked_at = time.monotonic()
-        self._asked.set()
+        self._attend(time.monotonic())
         try:
             models = await self.read()
             model = models.find(name)

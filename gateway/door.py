@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 
 from buffer.job import Failure
 from buffer.settings import Settings
@@ -31,29 +31,30 @@ class Door:
         self._quotas = Quotas(store)
         self._room = Room(max(settings.max_held_bytes, settings.max_body_bytes))
         self._near = _is_loopback(settings.host)
-
-    def holder(self, path: str, headers: Mapping[bytes, bytes]) -> Holder | None:
+        self.holder = self._keyring.holder
         """Who sent a request; None if it needs a key and has none that fits."""
-        return self._keyring.holder(path, headers)
 
     def hold(self) -> Held:
         """Nothing yet, for one request."""
         return Held(self._room)
 
-    async def refuses(
-        self, holder: Holder | None, method: str, path: str, headers: Mapping[bytes, bytes]
-    ) -> Failure | None:
-        """Why a request may not come in; None: it may."""
+    def refuses(self, holder: Holder | None, method: str, path: str, headers: Mapping[bytes, bytes]) -> Failure | None:
+        """Why a request may not come in; None: it may, if its key has no rate, or ``over`` does not refuse it."""
         if holder is None:
             return UNAUTHORIZED
         if self._keyring:
             if not holder.models and (path in _MOVES_MODELS or path.startswith("/api/blobs/")):
                 return _NO_MODELS
-            return await self._quotas.refuses(holder, method)
+            return None
         if self._near and not self.cors.is_near(headers.get(b"host", b"")):
             return _NO_NAME_OF_OURS
-        foreign = method not in _HARMLESS and self.cors.refuses(headers.get(b"origin"), headers)
+        origin = headers.get(b"origin")
+        foreign = origin is not None and method not in _HARMLESS and self.cors.refuses(origin, headers)
         return _FOREIGN if foreign else None
+
+    def over(self, holder: Holder, method: str) -> Awaitable[Failure | None]:
+        """Why a request with a key that has a rate may not come in now; else it is counted."""
+        return self._quotas.refuses(holder, method)
 
 
 def _is_loopback(host: str) -> bool:

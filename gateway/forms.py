@@ -58,8 +58,8 @@ class Form:
     unknown_model: Callable[[str], Failure]
     cannot_think: Callable[[str], Failure] | None
     """How a model refuses to think; None: it is asked to in vain."""
-    load_answer: Callable[[Chat, float], bytes | None]
-    """The answer to a chat that asks for none; None for all others."""
+    load_answer: Callable[[Chat, float], bytes | None] | None
+    """The answer to a chat that asks for none; None for all others. None: every chat asks for one."""
     failed_line: bytes | None
     """How the last line of a failed stream begins, where the connection is broken off after it; None: it never is."""
 
@@ -79,7 +79,7 @@ OPENAI = Form(
     error=openai.error,
     unknown_model=openai.unknown_model,
     cannot_think=None,
-    load_answer=lambda _chat, _now: None,
+    load_answer=None,
     failed_line=None,
 )
 OLLAMA = Form(
@@ -127,7 +127,7 @@ RESPONSES = Form(
     error=responses.error,
     unknown_model=responses.unknown_model,
     cannot_think=None,
-    load_answer=lambda _chat, _now: None,
+    load_answer=None,
     failed_line=None,
 )
 
@@ -147,7 +147,7 @@ def anthropic_form(request_id: str, input_tokens: int = 0) -> Form:
         error=lambda failure: anthropic.error(failure, request_id),
         unknown_model=anthropic.unknown_model,
         cannot_think=None,
-        load_answer=lambda _chat, _now: None,
+        load_answer=None,
         failed_line=None,
     )
 

@@ -8,12 +8,12 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 
 from buffer.telemetry import Api, Outcome, Telemetry
-from gateway.auth import asks_itself
+from gateway.auth import Holder, asks_itself
 from gateway.call import (
     AsgiApp,
     Call,
     Headers,
-    Message,
+    Marked,
     Receive,
     Scope,
     Send,
@@ -31,8 +31,7 @@ from gateway.refusal import UNEXPECTED, BrokenOff, ClientLeft
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._:@/+=-]{1,128}")
 _SLASHES = re.compile("/{2,}")
 _MARK = (b"x-doublebuffer", b"1")
-_CLOSED = "the handler is closed"
-"""What uvloop says of a connection that is not there any more."""
+_NOBODY = Holder("", trusted=False, lanes=frozenset())
 _CHALLENGE = (b"www-authenticate", b"Bearer")
 
 
@@ -66,82 +65,72 @@ class Front:
             return
         headers = read_headers(scope["headers"])
         path: str = scope["path"]
-        if path.endswith("/") or "//" in path:
+        method: str = scope["method"]
+        hot = self._hot.get(path) if method == "POST" else None
+        if hot is None and (path.endswith("/") or "//" in path):
             path = _tidy(path)
             scope = {**scope, "path": path, "raw_path": path.encode()}
-        method: str = scope["method"]
-        request_id = headers.get(b"x-request-id", b"")
-        if not _SAFE_ID.fullmatch(request_id):
+            hot = self._hot.get(path) if method == "POST" else None
+        request_id = headers.get(b"x-request-id")
+        if request_id is None or not _SAFE_ID.fullmatch(request_id):
             request_id = new_id().encode()
+        door = self._door
         origin = headers.get(b"origin")
-        common = [_MARK, (b"x-request-id", request_id), *self._door.cors.headers(origin)]
+        common = [_MARK, (b"x-request-id", request_id)]
+        if origin is not None:
+            common += door.cors.headers(origin)
         if path.startswith("/v1/messages"):
             common.append((b"request-id", request_id))  # where Anthropic's clients look for it
-        elif asks_itself(path):
+        elif hot is None and asks_itself(path):
             common += SAFE
-
-        begun = left = False
-
-        async def send_marked(message: Message) -> None:
-            nonlocal begun, left
-            if message["type"] == "http.response.start":
-                begun = True
-                message["headers"] = [*message.get("headers", ()), *common]
-            try:
-                await send(message)
-            except RuntimeError as error:
-                # uvicorn tells nobody that a client has left which has sent its next request already.
-                if _CLOSED not in str(error):
-                    raise
-                left = True
-                raise ClientLeft from None
-
+        line = take_line(scope)
+        marked = Marked(send, line, common)
         if method == "OPTIONS":
-            await _preflight(
-                send_marked, self._door.cors.preflight(origin, headers.get(b"access-control-request-headers"))
-            )
+            await _preflight(marked, door.cors.preflight(origin, headers.get(b"access-control-request-headers")))
             return
         client = scope.get("client")
-        holder = self._door.holder(path, headers)
+        holder = door.holder(path, headers)
+        who = holder or _NOBODY
         call = Call(
             method=method,
             path=path,
             headers=headers,
             request_id=request_id.decode(),
-            key=holder.name if holder else "",
-            trusted=holder is not None and holder.trusted,
-            key_lanes=holder.lanes if holder else frozenset(),
+            key=who.name,
+            trusted=who.trusted,
+            key_lanes=who.lanes,
             address=client[0] if client else "",
-            share=holder.share if holder else 0,
-            held=self._door.hold(),
-            line=take_line(scope),
+            share=who.share,
+            held=door.hold(),
+            line=line,
         )
-        hot = self._hot.get(path) if method == "POST" else None
-        refused = await self._door.refuses(holder, method, path, headers)
+        refused = door.refuses(holder, method, path, headers)
+        if refused is None and who.requests_per_minute:
+            refused = await door.over(who, method)
         if refused is not None:
             if hot:
                 outcome: Outcome = "refused" if refused.status in (429, 503) else "client_error"
                 self._telemetry.request_ended(hot[0], "none", outcome)
             status, content_type, body, more = failure_answer(refused, call)
-            await answer(send_marked, status, content_type, body, (_CHALLENGE,) if refused is UNAUTHORIZED else more)
+            await answer(marked, status, content_type, body, (_CHALLENGE,) if refused is UNAUTHORIZED else more)
             return
         put_call(scope, call)
         try:
-            await (hot[1] if hot else self._app)(scope, receive, send_marked)
+            await (hot[1] if hot else self._app)(scope, receive, marked)
         except (BrokenOff, ClientLeft):
-            if not left:
+            if not marked.left:
                 raise
         except Exception:
             if hot:
                 self._telemetry.request_ended(hot[0], "none", "backend_error")
-            if not begun:
+            if not marked.begun:
                 status, content_type, body, _ = failure_answer(UNEXPECTED, call)
-                await answer(send_marked, status, content_type, body)
+                await answer(marked, status, content_type, body)
             raise  # for the server's log
         finally:
             call.held.let_go()
             call.line = None
-        if left:
+        if marked.left:
             raise BrokenOff
 
 

@@ -12,12 +12,13 @@ from fastapi import APIRouter, Response
 
 from buffer.job import Chat, Failure
 from buffer.telemetry import Api, Outcome
-from gateway.answering import Detached
+from gateway.answering import Detached, Hears
 from gateway.answers import ALONE, Found, Joined, Own
-from gateway.body import read_body
+from gateway.body import body_here, read_body
 from gateway.call import JSON, AsgiApp, Call, Receive, Scope, Send, answer, call_of
 from gateway.client import Client
 from gateway.dialects.errors import BadRequest, headers
+from gateway.flights import First
 from gateway.forms import Form
 from gateway.intake import ASKS_TO_THINK, Order, owner_of
 from gateway.joining import Claim
@@ -46,15 +47,17 @@ class ChatRoute:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         arrived_at, created = time.perf_counter(), time.time()
-        call = call_of(scope)
+        call, services = call_of(scope), self._services
         failure: Failure | None = None
         outcome: Outcome | None = "client_error"
         breaks = False
         lane = "none"
         try:
-            if self._services.ended.is_set():
+            if services.ended.is_set():
                 raise Refusal(STOPPING, "refused")
-            body = await read_body(call, receive, self._services.settings.max_body_bytes)
+            most_bytes = services.settings.max_body_bytes
+            if (body := body_here(call, most_bytes)) is None:
+                body = await read_body(call, receive, most_bytes)
             large = len(body) > LARGE_BYTES
             det = detaches(call)
             claim = None
@@ -62,15 +65,18 @@ class ChatRoute:
                 claim = await beside(large, partial(Claim.of, call, owner_of(call), body, det=det))
             chats = await asyncio.to_thread(self._parse, body) if large else self._parse(body)
             del body
-            model = await self._model(chats)
-            if (loaded := self._form.load_answer(chats[0], time.time())) is not None:
-                await self._services.management.keep(model, chats[0])
+            name = chats[0].model
+            model = services.catalog.ready(name) or await self._resolved(name)
+            self._think(chats, model)
+            load_answer = self._form.load_answer
+            if load_answer is not None and (loaded := load_answer(chats[0], time.time())) is not None:
+                await services.management.keep(model, chats[0])
                 await answer(send, 200, JSON, loaded)
                 outcome = "ok"
             else:
-                pool = self._services.pools[model.pool]
+                pool = services.pools[model.pool]
                 found: Own | Found | Joined = ALONE
-                if self._services.answers is not None:
+                if services.answers is not None:
                     found = await self._look(large, chats, model, pool, call, alone=det or claim is not None)
                 client = Client(self._form, call, receive, send, arrived_at, created, found.cache)
                 if isinstance(found, Own):
@@ -110,8 +116,8 @@ class ChatRoute:
         self, chats: Sequence[Chat], model: Model, pool: Pool, call: Call, *, det: bool, created: float, id: str = ""
     ) -> list[Order]:
         order = self._services.intake.order
-        first, *others = chats
-        more = [order(chat, model, pool, call, det=det) for chat in others]
+        first = chats[0]
+        more = [order(chat, model, pool, call, det=det) for chat in chats[1:]] if len(chats) > 1 else []
         return [order(first, model, pool, call, told=tell(first, call, created, more), det=det, id=id), *more]
 
     async def _order(
@@ -140,32 +146,41 @@ class ChatRoute:
         asking = await beside(large, partial(answers.asking, chats, model, pool, call))
         return await answers.look(asking, chats[0], call, alone=alone)
 
-    async def _answer(
+    def _answer(
         self, claim: Claim | None, orders: Sequence[Order], client: Client, own: Own, *, det: bool
-    ) -> tuple[Outcome | None, bool]:
+    ) -> Awaitable[tuple[Outcome | None, bool]]:
         if claim is not None:
-            return await self._services.joining.run(claim, orders, client, hears=own.hears)
+            return self._services.joining.run(claim, orders, client, hears=own.hears)
+        if own.first is not None:
+            return self._answer_first(own.first, orders, client, own.hears)
         order, *more = orders
-        outlives = own.first or (DETACHED if det else None)
+        return self._services.relay.run(order, client, more=more, outlives=DETACHED if det else None, hears=own.hears)
+
+    async def _answer_first(
+        self, first: First, orders: Sequence[Order], client: Client, hears: Hears | None
+    ) -> tuple[Outcome | None, bool]:
+        order, *more = orders
         try:
-            return await self._services.relay.run(order, client, more=more, outlives=outlives, hears=own.hears)
+            return await self._services.relay.run(order, client, more=more, outlives=first, hears=hears)
         except Refusal:
-            if own.first is not None:
-                await own.first.refused()
+            await first.refused()
             raise
 
-    async def _model(self, chats: Sequence[Chat]) -> Model:
-        chat = chats[0]
-        model = await self._services.catalog.resolve(chat.model)
+    async def _resolved(self, name: str) -> Model:
+        model = await self._services.catalog.resolve(name)
         if model is None:
-            raise Refusal(self._form.unknown_model(chat.model))
+            raise Refusal(self._form.unknown_model(name))
+        return model
+
+    def _think(self, chats: Sequence[Chat], model: Model) -> None:
+        """Raises ``Refusal``."""
+        chat = chats[0]
         think = wished(chat, model, soft_switches=self._services.settings.soft_switches)
         for one in chats:
             one.think = think
         refuses = self._form.cannot_think
-        if refuses is not None and chat.think in ASKS_TO_THINK and not model.can_think:
+        if refuses is not None and think in ASKS_TO_THINK and not model.can_think:
             raise Refusal(refuses(chat.model))
-        return model
 
 
 async def beside(large: bool, work: Callable[[], T]) -> T:

@@ -74,7 +74,7 @@ def test_a_gateway_that_has_seen_nothing_goes_by_what_back_ends_tell() -> None:
     clock.now_at = 3_600.0
     it.check([(job(), known)])
     assert not it._busy
-    assert not it._running
+    assert not it._jobs
 
 
 def test_a_lane_that_others_pass_goes_by_what_all_of_them_do() -> None:
