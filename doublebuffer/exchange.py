@@ -17,7 +17,11 @@ from gateway.call import Headers, Scope, put_line
 if TYPE_CHECKING:
     from doublebuffer.exchanging import Exchanging
 
-_FRAMING = frozenset({b"content-length", b"transfer-encoding", b"connection"})
+_LENGTH, _ENCODING, _CONNECTION = b"content-length: ", b"transfer-encoding: ", b"connection: "
+_FRAMING = frozenset({_LENGTH, _ENCODING, _CONNECTION})
+_NAMES: dict[bytes, bytes] = {}
+"""Of a header → how its line begins. The application knows a few, and uses them over and over."""
+_MOST_NAMES = 256
 _BODILESS = frozenset({204, 304})
 
 
@@ -137,19 +141,18 @@ class Exchange(RequestResponseCycle):
         self.transport.write(self._head(status, headers))
 
     def _head(self, status: int, own: Headers) -> bytes:
-        """All names at once, and all values: they are tried for single characters. Raises ``RuntimeError``."""
-        headers = [*self.default_headers, *own]
-        if HEADER_RE.search(b"".join([name for name, _ in headers])):
-            raise RuntimeError("Invalid HTTP header name.")
-        if HEADER_VALUE_RE.search(b"".join([value for _, value in headers])):
-            raise RuntimeError("Invalid HTTP header value.")
+        """All values at once: they are tried for single characters. Raises ``RuntimeError``."""
         lines = [STATUS_LINE[status]]
+        values = []
         closes = False
-        for own_name, value in headers:
-            name = own_name.lower()
-            lines += (name, b": ", value, b"\r\n")
-            if name in _FRAMING:
-                closes = self._frame(name, value) or closes
+        for name, value in (*self.default_headers, *own):
+            begins = _NAMES.get(name) or _begins(name)
+            lines += (begins, value, b"\r\n")
+            values.append(value)
+            if begins in _FRAMING:
+                closes = self._frame(begins, value) or closes
+        if HEADER_VALUE_RE.search(b"".join(values)):
+            raise RuntimeError("Invalid HTTP header value.")
         if not self.keep_alive and not closes:
             lines.append(b"connection: close\r\n")
         if self.chunked_encoding is None and self.scope["method"] != "HEAD" and status not in _BODILESS:
@@ -158,13 +161,13 @@ class Exchange(RequestResponseCycle):
         lines.append(b"\r\n")
         return b"".join(lines)
 
-    def _frame(self, name: bytes, value: bytes) -> bool:
+    def _frame(self, begins: bytes, value: bytes) -> bool:
         """Whether the connection is to be closed after the answer."""
-        if name == b"content-length":
+        if begins == _LENGTH:
             if self.chunked_encoding is None:
                 self.expected_content_length = int(value)
                 self.chunked_encoding = False
-        elif name == b"transfer-encoding":
+        elif begins == _ENCODING:
             if value.lower() == b"chunked":
                 self.expected_content_length = 0
                 self.chunked_encoding = True
@@ -194,6 +197,15 @@ class Exchange(RequestResponseCycle):
         if not self.keep_alive:
             self.transport.close()
         self.on_response()
+
+
+def _begins(name: bytes) -> bytes:
+    if HEADER_RE.search(name):
+        raise RuntimeError("Invalid HTTP header name.")
+    if len(_NAMES) >= _MOST_NAMES:
+        _NAMES.clear()
+    begins = _NAMES[name] = name.lower() + b": "
+    return begins
 
 
 class PlainExchange(Exchange):

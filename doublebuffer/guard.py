@@ -138,7 +138,9 @@ class Guarded(Exchanging):
             return
         # Behind a body, nobody wants it.
         self._trailer_bytes += len(name) + len(value)
-        self._bound(self._trailer_bytes > self._limits.head_bytes)
+        if self._trailer_bytes > self._limits.head_bytes:
+            self._too_large = True
+            raise ValueError("the trailers of a request are too large")
 
     def _is_large(self) -> bool:
         """Whether what has been parsed of a head is too much. It is no more than what came."""
@@ -147,15 +149,12 @@ class Guarded(Exchanging):
             return False
         return len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > most
 
-    def _bound(self, too_large: bool) -> None:
-        if too_large:
-            self._too_large = True
-            raise ValueError("the head of a request is too large")
-
     def on_headers_complete(self) -> None:
         if self._replays:
             return
-        self._bound(self._is_large())
+        if self._is_large():
+            self._too_large = True
+            raise ValueError("the head of a request is too large")
         if self._wait is not None:
             self._expect_nothing()
         self._in_head, self._in_body = False, True

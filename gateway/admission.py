@@ -56,8 +56,8 @@ class Admission:
         self._due_at: dict[tuple[str, str], float] = {}
         """When the last of those who were refused is to come back."""
         self._jobs: dict[str, _Job] = {}
-        self._waiting = 0
-        """How many of them wait, but for the background,"""
+        self.waiting = 0
+        """How many of them wait, but for the background: where nobody does, nothing has to be checked;"""
         self._busy: dict[str, int] = {}
         """and how many of each model have begun."""
         self._part = Average(weight=0.2)
@@ -119,13 +119,13 @@ class Admission:
             every = self._drain(model, _ALL)
             every.came(now_at)
             drains = drain, every
-            self._waiting += 1
+            self.waiting += 1
         self._jobs[job.id] = _Job(model, lane, drains, now_at, expected_s, known.places)
 
     def waits(self, waiting: int) -> None:
         """The store told of so many waiting jobs, over all gateways."""
-        if waiting > 0 and self._waiting > 0:
-            self._part.add(min(1.0, self._waiting / waiting))
+        if waiting > 0 and self.waiting > 0:
+            self._part.add(min(1.0, self.waiting / waiting))
 
     def began(self, id: str) -> None:
         """Somebody took the job."""
@@ -157,7 +157,7 @@ class Admission:
 
     def _waits_no_more(self, job: _Job) -> None:
         if job.lane != _BACKGROUND:
-            self._waiting -= 1
+            self.waiting -= 1
 
     def starts_in_s(self, model: str, ahead: int) -> float | None:
         """When a job will probably start that has ``ahead`` before it, from whichever gateways; None: nobody knows.

@@ -31,6 +31,8 @@ from policy.prefix import Chain, Mixed, chain
 
 ASKS_TO_THINK = frozenset({"on", "low", "medium", "high", "max"})
 _LONGEST_USER = 64
+_USER = b"x-openwebui-user-id"
+_LANE = b"x-doublebuffer-lane"
 
 
 class Order(Struct, frozen=True):
@@ -67,6 +69,8 @@ class Intake:
         self._beginnings = Beginnings()
         self._telemetry = telemetry
         self._admission = Admission(settings, telemetry)
+        self.waits = self._admission.waits
+        """The store has it, and says how many wait there."""
         self._ends = Rate()
         self.noting = Noting()
         """Has to run beside."""
@@ -132,7 +136,8 @@ class Intake:
 
     def check(self, orders: Sequence[Order]) -> None:
         """Raises ``Refusal`` where one of them would have to wait for too long."""
-        self._admission.check([(order.job, order.known) for order in orders if not order.comes])
+        if self._admission.waiting:
+            self._admission.check([(order.job, order.known) for order in orders if not order.comes])
 
     def sent(self, order: Order) -> None:
         """It is on its way to the queue: what shares its beginning need not be read beside it."""
@@ -140,10 +145,6 @@ class Intake:
         self.noting.sent(order.job)
         if not order.comes:
             self._admission.came(order.job, order.known)
-
-    def waits(self, waiting: int) -> None:
-        """The store has it, and says how many wait there."""
-        self._admission.waits(waiting)
 
     def began(self, order: Order) -> None:
         """A worker has taken it."""
@@ -191,9 +192,9 @@ class Intake:
             background=background,
             limits=self._limits,
         )
-        if b"x-doublebuffer-lane" not in call.headers:
+        if _LANE not in call.headers:
             return chosen
-        wished = call.header(b"x-doublebuffer-lane").strip().lower()
+        wished = call.header(_LANE).strip().lower()
         return lower(chosen, wished, may_raise=wished in call.key_lanes)
 
 
@@ -204,7 +205,7 @@ def owner_of(call: Call) -> str:
 
 def user_of(call: Call) -> str:
     """Whose turn it takes: the person's behind Open WebUI where that may be believed, else the key's, the address'."""
-    person = call.header(b"x-openwebui-user-id") if call.trusted else ""
+    person = call.header(_USER) if call.trusted and _USER in call.headers else ""
     if person:
         user = f"person:{person}"
     elif call.key:

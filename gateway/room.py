@@ -14,18 +14,8 @@ class Room:
     """``most``: bytes that all requests together may take."""
 
     def __init__(self, most: int = sys.maxsize) -> None:
-        self._most = most
+        self.most = most
         self.taken = 0
-
-    def take(self, count: int) -> bool:
-        """Whether there is room for so many more, which are taken then."""
-        if self.taken + count > self._most:
-            return False
-        self.taken += count
-        return True
-
-    def free(self, count: int) -> None:
-        self.taken -= count
 
 
 class Held:
@@ -39,10 +29,12 @@ class Held:
 
     def add(self, count: int) -> None:
         """Raises ``Refusal`` where there is no room."""
-        if not self._room.take(count):
+        room = self._room
+        if room.taken + count > room.most:
             raise Refusal(_NO_ROOM, "refused")
+        room.taken += count
         self._count += count
 
     def let_go(self) -> None:
-        self._room.free(self._count)
+        self._room.taken -= self._count
         self._count = 0

@@ -81,8 +81,8 @@ class ChatRoute:
                 client = Client(self._form, call, receive, send, arrived_at, created, found.cache)
                 if isinstance(found, Own):
                     outlives = det or claim is not None or found.first is not None
-                    make = partial(self._orders, chats, model, pool, call, det=outlives, created=created, id=found.id)
-                    orders = await asyncio.to_thread(make) if large else make()
+                    order = partial(self._orders, chats, model, pool, call, det=outlives, created=created, id=found.id)
+                    orders = await asyncio.to_thread(order) if large else order()
                     lane = orders[0].job.lane
                     if call.span is not None:
                         call.span.job(orders[0].job)
@@ -113,7 +113,7 @@ class ChatRoute:
         return asked if isinstance(asked, list) else [asked]
 
     def _orders(
-        self, chats: Sequence[Chat], model: Model, pool: Pool, call: Call, *, det: bool, created: float, id: str = ""
+        self, chats: Sequence[Chat], model: Model, pool: Pool, call: Call, *, det: bool, created: float, id: str
     ) -> list[Order]:
         order = self._services.intake.order
         first = chats[0]

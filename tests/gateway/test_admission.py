@@ -125,7 +125,7 @@ def test_models_come_and_go_without_end() -> None:
         it.came(job(str(k), model=f"m{k}"), NOTHING)
         it.began(str(k))
     assert len(it._drains) <= MOST_QUEUES
-    assert not it._waiting
+    assert not it.waiting
     assert all(one.begun for one in it._jobs.values())
 
 
