@@ -31,17 +31,14 @@ class Exchanging(HttpToolsProtocol):
         self._behind_proxy = self.app
         if isinstance(self.app, ProxyHeadersMiddleware):
             self.app = self.app.app
+        self._in_body = False
+        """The client is amid a body,"""
+        self._was_body = False
+        """which has ended just now."""
         self._idle = Deadline(self.timeout_keep_alive_handler)
         """Until when the next request may begin."""
         self._places: dict[bytes, tuple[str, bytes, bytes]] = {}
         """The last address → its path, as text and as it came, and its query."""
-
-    def on_message_begin(self) -> None:
-        self.url = b""
-        self.headers = []
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         parser = self.parser
@@ -97,6 +94,10 @@ class Exchanging(HttpToolsProtocol):
                 self.flow.pause_reading()
 
     def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            # Said at the end of the head. The end of the body comes later.
+            return
+        self._in_body, self._was_body = False, True
         exchange = self.cycle
         if isinstance(exchange, Exchange) and not exchange.response_complete:
             exchange.came(more=False)
@@ -110,7 +111,7 @@ class Exchanging(HttpToolsProtocol):
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
         else:
-            self._rest()
+            self._idle.set(self.loop.time() + self.timeout_keep_alive)
 
     def _rest(self) -> None:
         """Nothing is asked: the connection is idle from now on."""

@@ -6,6 +6,7 @@ uvicorn bounds none of this. What a request costs once it is known is the applic
 from __future__ import annotations
 
 import asyncio
+import math
 import resource
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -60,11 +61,7 @@ class Guarded(Exchanging):
         self._wait: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
         self._in_head = False
-        """The client is amid a request's head,"""
-        self._in_body = False
-        """or its body,"""
-        self._was_body = False
-        """which has ended just now."""
+        """The client is amid a request's head."""
         self._piece_bytes = 0
         """What is being parsed now."""
         self._first_bytes = 0
@@ -89,7 +86,7 @@ class Guarded(Exchanging):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        self._unset_keepalive_if_required()
+        self._idle.set(math.inf)
         self._was_body = False
         self._piece_bytes = len(data)
         if self._in_head:
@@ -128,7 +125,7 @@ class Guarded(Exchanging):
     def on_message_begin(self) -> None:
         if self._replays:
             return
-        super().on_message_begin()
+        self.url, self.headers = b"", []
         self._in_head = True
         self._first_bytes, self._fed_bytes, self._trailer_bytes = self._piece_bytes, 0, 0
 
@@ -161,13 +158,6 @@ class Guarded(Exchanging):
         super().on_headers_complete()
         if len(self.pipeline) > self._limits.pipelined:
             raise ValueError("too many requests were sent ahead")
-
-    def on_message_complete(self) -> None:
-        if self.parser.should_upgrade():
-            # Said at the end of the head. `_read_on` finds the end.
-            return
-        self._in_body, self._was_body = False, True
-        super().on_message_complete()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

@@ -31,7 +31,8 @@ class _Job(Struct):
     """One that came in and is not over."""
 
     model: str
-    lane: str
+    counts: int
+    """0: it is of the background."""
     drains: tuple[Drain, ...]
     came_at: float
     expected_s: float
@@ -115,12 +116,14 @@ class Admission:
         expected_s = self._wait_s(model, drain, 1, known) if drain.waiting else 0.0
         drain.came(now_at)
         drains: tuple[Drain, ...] = (drain,)
+        counts = 0
         if lane != _BACKGROUND:
             every = self._drain(model, _ALL)
             every.came(now_at)
             drains = drain, every
+            counts = 1
             self.waiting += 1
-        self._jobs[job.id] = _Job(model, lane, drains, now_at, expected_s, known.places)
+        self._jobs[job.id] = _Job(model, counts, drains, now_at, expected_s, known.places)
 
     def waits(self, waiting: int) -> None:
         """The store told of so many waiting jobs, over all gateways."""
@@ -134,7 +137,7 @@ class Admission:
             return
         now_at = self._clock()
         job.begun = True
-        self._waits_no_more(job)
+        self.waiting -= job.counts
         busy = self._busy[job.model] = self._busy.get(job.model, 0) + 1
         room = busy <= job.places
         for drain in job.drains:
@@ -151,13 +154,9 @@ class Admission:
             if not busy:
                 del self._busy[job.model]
         else:
-            self._waits_no_more(job)
+            self.waiting -= job.counts
             for drain in job.drains:
                 drain.left()
-
-    def _waits_no_more(self, job: _Job) -> None:
-        if job.lane != _BACKGROUND:
-            self.waiting -= 1
 
     def starts_in_s(self, model: str, ahead: int) -> float | None:
         """When a job will probably start that has ``ahead`` before it, from whichever gateways; None: nobody knows.

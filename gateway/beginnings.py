@@ -48,7 +48,9 @@ class Beginnings:
         behind = ""
         if self._reading and links and links[-1].tokens - tokens >= SHARED_TOKENS:
             behind = self._behind(links, tokens) if able and SHARING.issuperset(able.values()) else ""
-        return Known(tokens, near(held, able), behind) if held or behind else _NOTHING
+        if not held and not behind:
+            return _NOTHING
+        return Known(tokens, near(held, able) if len(able) > 1 else "", behind)
 
     def _behind(self, links: Chain, known: int) -> str:
         """The job that reads enough of it. Others that it shares more with wait for that one too."""
@@ -70,7 +72,8 @@ class Beginnings:
     def read(self, job_id: str, links: Chain, backend: str) -> None:
         """Its first piece came from there: that engine has read the prompt."""
         self._index.add(links, backend)
-        self.gone(job_id)
+        if job_id in self._leaders:
+            self.gone(job_id)
 
     def gone(self, job_id: str) -> None:
         """Nobody needs to wait for it any more."""

@@ -26,7 +26,9 @@ SSE = b"text/event-stream"
 TEXT = b"text/plain; charset=utf-8"
 
 _KEY = "doublebuffer.call"
-_LINE = "doublebuffer.line"
+LINE = "doublebuffer.line"
+"""Where in a scope our server puts the line. It knows the scope: left there, only the collector of garbage would find
+them."""
 _CLOSED = "the handler is closed"
 """What uvloop says of a connection that is not there any more."""
 _LISTS = frozenset({b"cache-control", b"pragma"})
@@ -104,18 +106,6 @@ def call_of(scope: Scope) -> Call:
 
 def put_call(scope: Scope, call: Call) -> None:
     scope[_KEY] = call
-
-
-def take_line(scope: Scope) -> Line | None:
-    """The line that our server put there, if it was ours. It knows the scope: left there, only the collector of garbage
-    would find them.
-    """
-    line: Line | None = scope.pop(_LINE, None)
-    return line
-
-
-def put_line(scope: MutableMapping[str, Any], line: Line) -> None:
-    scope[_LINE] = line
 
 
 class Marked:

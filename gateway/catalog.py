@@ -134,22 +134,23 @@ class Catalog:
         models = self._models
         if models is None or now_at - self._read_at >= _FRESH_S or not models.workers:
             return None
-        self._attend(now_at)
+        self._asked_at = now_at
+        if not self._attends:
+            self._attend()
         model = models.find(name)
         return model if model is not None and model.up else None
 
-    def _attend(self, now_at: float) -> None:
-        self._asked_at = now_at
-        if not self._attends:
-            self._attends = True
-            self._asked.set()
+    def _attend(self) -> None:
+        self._attends = True
+        self._asked.set()
 
     async def resolve(self, name: str) -> Model | None:
         """The model that ``name`` means, if its jobs can start now; None if there is no such model.
 
         Raises ``Refusal`` with 503 where no worker is alive or all its back ends are down.
         """
-        self._attend(time.monotonic())
+        self._asked_at = time.monotonic()
+        self._attend()
         try:
             models = await self.read()
             model = models.find(name)

@@ -10,7 +10,7 @@ from buffer.store import Store
 from gateway.auth import Holder, Keyring
 from gateway.cors import Cors
 from gateway.quotas import Quotas
-from gateway.room import Held, Room
+from gateway.room import Room
 
 UNAUTHORIZED = Failure("A valid API key is needed.", 401, "invalid_api_key")
 _FOREIGN = Failure("Pages of this origin may not call here; DOUBLEBUFFER_CORS_ORIGINS says which may.", 403, "")
@@ -29,14 +29,10 @@ class Door:
         self.cors = Cors(settings.cors_origins)
         self._keyring = Keyring(settings.api_keys)
         self._quotas = Quotas(store)
-        self._room = Room(max(settings.max_held_bytes, settings.max_body_bytes))
+        self.room = Room(max(settings.max_held_bytes, settings.max_body_bytes))
         self._near = _is_loopback(settings.host)
         self.holder = self._keyring.holder
         """Who sent a request; None if it needs a key and has none that fits."""
-
-    def hold(self) -> Held:
-        """Nothing yet, for one request."""
-        return Held(self._room)
 
     def refuses(self, holder: Holder | None, method: str, path: str, headers: Mapping[bytes, bytes]) -> Failure | None:
         """Why a request may not come in; None: it may, if its key has no rate, or ``over`` does not refuse it."""

@@ -10,9 +10,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from buffer.telemetry import Api, Outcome, Telemetry
 from gateway.auth import Holder, asks_itself
 from gateway.call import (
+    LINE,
     AsgiApp,
     Call,
     Headers,
+    Line,
     Marked,
     Receive,
     Scope,
@@ -20,13 +22,13 @@ from gateway.call import (
     answer,
     put_call,
     read_headers,
-    take_line,
 )
 from gateway.dashboard.safe import SAFE
 from gateway.door import UNAUTHORIZED, Door
 from gateway.forms import failure_answer
 from gateway.ids import new_id
 from gateway.refusal import UNEXPECTED, BrokenOff, ClientLeft
+from gateway.room import Held
 
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._:@/+=-]{1,128}")
 _SLASHES = re.compile("/{2,}")
@@ -83,7 +85,7 @@ class Front:
             common.append((b"request-id", request_id))  # where Anthropic's clients look for it
         elif hot is None and asks_itself(path):
             common += SAFE
-        line = take_line(scope)
+        line: Line | None = scope.pop(LINE, None)
         marked = Marked(send, line, common)
         if method == "OPTIONS":
             await _preflight(marked, door.cors.preflight(origin, headers.get(b"access-control-request-headers")))
@@ -101,7 +103,7 @@ class Front:
             key_lanes=who.lanes,
             address=client[0] if client else "",
             share=who.share,
-            held=door.hold(),
+            held=Held(door.room),
             line=line,
         )
         refused = door.refuses(holder, method, path, headers)

@@ -55,13 +55,14 @@ class Told(Struct, omit_defaults=True):
         return msgspec.structs.replace(self.chat, stream=True, include_usage=usage, n=count)
 
 
+DETACH = b"x-doublebuffer-detach"
 _SWITCH = {b"true": True, b"1": True, b"false": False, b"0": False, b"": False}
 _BAD_SWITCH = Failure("X-Doublebuffer-Detach is true or false.", 400, "")
 
 
 def detaches(call: Call) -> bool:
     """Whether the client wants its request to outlive its connection. Raises ``Refusal`` where it does not say."""
-    asked = call.headers.get(b"x-doublebuffer-detach")
+    asked = call.headers.get(DETACH)
     if asked is None:
         return False
     wanted = _SWITCH.get(asked.strip().lower())

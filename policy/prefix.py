@@ -66,7 +66,7 @@ def chain(
         for start in range(0, len(data) or 1, BLOCK_BYTES):
             block = data[start : start + BLOCK_BYTES]
             # The mark keeps "ab" + "c" and "a" + "bc" apart: a part's first block is another thing than its second.
-            digest = _digest(digest + (b"+" if start else b"|"), block)
+            digest = _digest(digest + (b"+" if start else b"|") + block)
             tokens += math.ceil(len(block) * per_byte)
             links.append(Link(digest, tokens))
     return tuple(links)
@@ -74,11 +74,11 @@ def chain(
 
 @lru_cache(maxsize=1024)
 def _seed(seed: bytes) -> bytes:
-    return _digest(b"", seed)
+    return _digest(seed)
 
 
-def _digest(before: bytes, data: bytes) -> bytes:
-    return blake2b(data, digest_size=12, key=before).digest()
+def _digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=12).digest()
 
 
 class PrefixIndex:

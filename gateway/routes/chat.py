@@ -26,7 +26,7 @@ from gateway.models import Model
 from gateway.pools import Pool
 from gateway.refusal import BrokenOff, ClientLeft, Refusal
 from gateway.services import Services
-from gateway.told import detaches, tell
+from gateway.told import DETACH, detaches, tell
 from gateway.wish import wished
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ class ChatRoute:
             if (body := body_here(call, most_bytes)) is None:
                 body = await read_body(call, receive, most_bytes)
             large = len(body) > LARGE_BYTES
-            det = detaches(call)
+            det = DETACH in call.headers and detaches(call)
             claim = None
             if b"idempotency-key" in call.headers:
                 claim = await beside(large, partial(Claim.of, call, owner_of(call), body, det=det))
