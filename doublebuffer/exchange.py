@@ -90,8 +90,7 @@ class Exchange(RequestResponseCycle):
         if self.response_started or self.access_log or self.flow.write_paused:
             return False
         if not self.disconnected:
-            self._begin(status, headers)
-            self._send_body(body, more=False)
+            self._send_body(body, more=False, head=self._begin(status, headers))
         return True
 
     def when_left(self, action: Callable[[], None] | None) -> bool:
@@ -132,18 +131,15 @@ class Exchange(RequestResponseCycle):
                 self._send_body(message.get("body", b""), more=message.get("more_body", False))
                 return
         elif kind == "http.response.start" and not self.access_log:
-            self._begin(message["status"], message.get("headers", ()))
+            self.transport.write(self._begin(message["status"], message.get("headers", ())))
             return
         # To be written to the log; or none that may come now, and uvicorn says so.
         await super().send(message)
 
-    def _begin(self, status: int, headers: Headers) -> None:
+    def _begin(self, status: int, own: Headers) -> bytes:
+        """The answer's head. All values at once are tried for single characters. Raises ``RuntimeError``."""
         self.response_started = True
         self.waiting_for_100_continue = False
-        self.transport.write(self._head(status, headers))
-
-    def _head(self, status: int, own: Headers) -> bytes:
-        """All values at once: they are tried for single characters. Raises ``RuntimeError``."""
         lines = [STATUS_LINE[status]]
         values = []
         closes = False
@@ -178,17 +174,19 @@ class Exchange(RequestResponseCycle):
             return True
         return False
 
-    def _send_body(self, body: bytes, *, more: bool) -> None:
+    def _send_body(self, body: bytes, *, more: bool, head: bytes = b"") -> None:
         if self.scope["method"] == "HEAD":
             self.expected_content_length = 0
+            if head:
+                self.transport.write(head)
         elif self.chunked_encoding:
             chunk = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
-            self.transport.write(chunk if more else chunk + b"0\r\n\r\n")
+            self.transport.write(head + chunk if more else head + chunk + b"0\r\n\r\n")
         else:
             if len(body) > self.expected_content_length:
                 raise RuntimeError("Response content longer than Content-Length")
             self.expected_content_length -= len(body)
-            self.transport.write(body)
+            self.transport.write(head + body)
         if more:
             return
         if self.expected_content_length != 0:
