@@ -37,7 +37,7 @@ class Asking:
         head = self._head(path, body, headers)
         stale = 0
         while True:
-            connection = await kept.take(until_at)
+            connection = kept.take() or await kept.new(until_at)
             fresh = connection.fresh
             try:
                 connection.ask(head, body)

@@ -40,15 +40,17 @@ class Kept:
         self._busy: set[Connection] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    async def take(self, until_at: float) -> Connection:
-        """One that was kept, or a new one. Raises ``UnreachableError``, ``SlowError`` and, at ``until_at``,
-        ``TimeoutError``.
-        """
+    def take(self) -> Connection | None:
+        """One that was kept, if there is any."""
         while self._idle:
             connection = self._idle.pop()
             if not connection.closed:
                 self._busy.add(connection)
                 return connection
+        return None
+
+    async def new(self, until_at: float) -> Connection:
+        """Raises ``UnreachableError``, ``SlowError`` and, at ``until_at``, ``TimeoutError``."""
         try:
             async with asyncio.timeout_at(until_at), asyncio.timeout(self._connect_timeout_s) as limit:
                 connection = await self._open()

@@ -20,10 +20,11 @@ from backends.embed import Embedder
 from backends.exchange import Patience, exchange
 from backends.going_on import go_on
 from backends.guarded import Guarded
+from backends.manners import Manners
 from backends.native import decode_native
 from backends.probe_openai import probe
 from backends.read_openai import CompletionReader
-from backends.render_openai import Rendered, filled, render
+from backends.render_openai import Rendered, filled, worded
 from backends.render_text import INFILL, echoes, render_text
 from backends.several import echoed, later, one_by_one
 from backends.stops import all_stops
@@ -47,6 +48,7 @@ class OpenAIBackend:
     def __init__(self, spec: BackendSpec, *, connect_timeout_s: float, patience: Patience, families: Families) -> None:
         self.spec = spec
         self._families = families
+        self._manners = Manners(spec.kind, families)
         self._client = Client(spec, connect_timeout_s=connect_timeout_s)
         self._patience = patience
         self._beginnings = Beginnings(self._client, spec.kind, patience)
@@ -137,8 +139,8 @@ class OpenAIBackend:
         kind, context = self.spec.kind, self._contexts.get(upstream_model, 0)
         if chat.prompt is not None:
             return *render_text(chat, kind, upstream_model, context=context), literal(chat)
-        chosen = plan(chat, upstream_model, kind, parses=upstream_model in self._parses, families=self._families)
-        return _PATH, render(chat, kind, upstream_model, chosen, context=context), chosen
+        chosen, how = self._manners.of(chat, upstream_model, parses=upstream_model in self._parses, context=context)
+        return _PATH, worded(chat, kind, upstream_model, chosen, how), chosen
 
     def _answers(
         self, upstream_model: str, request_id: str, after: str, place: Mapping[str, int], chat: Chat

@@ -32,8 +32,19 @@ class Rendered:
 
 def render(chat: Chat, kind: Kind, upstream_model: str, chosen: Plan, *, context: int = 0) -> Rendered:
     """``context``: tokens that prompt and answer may have, 0 if the engine has not told. Raises ``BackendError``."""
+    return worded(chat, kind, upstream_model, chosen, manner(chat, kind, chosen, context=context))
+
+
+def worded(chat: Chat, kind: Kind, upstream_model: str, chosen: Plan, how: Rendered) -> Rendered:
+    """``how``: what ``manner`` gave for such a chat."""
+    fields = {"model": upstream_model, "messages": openai_messages(chat, kind, chosen), **how.fields}
+    return Rendered(fields, how.stops, how.mute)
+
+
+def manner(chat: Chat, kind: Kind, chosen: Plan, *, context: int = 0) -> Rendered:
+    """All but the model and its messages. Of these it asks only what ``chosen`` tells. Raises ``BackendError``."""
     lenient = chat.front == "ollama"
-    fields: dict[str, Any] = {"model": upstream_model, "messages": openai_messages(chat, kind, chosen)}
+    fields: dict[str, Any] = {}
     extra = extra_fields(chat, kind)
     template = msgspec.json.decode(extra.pop("chat_template_kwargs")) if "chat_template_kwargs" in extra else {}
     fields |= extra

@@ -19,6 +19,9 @@ MOST_SEEN: Final = 20.0
 """Samples after which a figure is as firm as it gets: then the newest has a weight of 1 in 21."""
 LEAST_BYTES: Final = 400
 """What a template puts around a shorter prompt says more than its text does."""
+LEAST_TOKENS_PER_BYTE: Final = 0.1
+LEAST_PROMPT: Final = int(LEAST_BYTES * LEAST_TOKENS_PER_BYTE)
+"""A prompt of fewer tokens shows nothing of its text, however much that is."""
 LEAST_PREFILL: Final = 256
 """The reading of fewer tokens drowns in what a request takes anyway."""
 LEAST_ANSWER: Final = 16
@@ -47,7 +50,7 @@ class _Kind(NamedTuple):
 
 
 _KINDS: Final[Mapping[str, _Kind]] = {
-    _BYTES: _Kind(0.1, 1.0, 1 / BYTES_PER_TOKEN, 1.0),
+    _BYTES: _Kind(LEAST_TOKENS_PER_BYTE, 1.0, 1 / BYTES_PER_TOKEN, 1.0),
     _PREFILL: _Kind(1.0, 1e7),
     _TOKENS: _Kind(0.05, 1e5),
     **{_OUTPUT + lane: _Kind(1.0, 131_072.0, float(tokens), 4.0, True) for lane, tokens in EXPECTED_OUTPUT.items()},

@@ -30,13 +30,9 @@ class Breaker:
 
     def places(self, now_at: float) -> int | None:
         """How many jobs may start now; None: as many as there is room for."""
-        match self.state(now_at):
-            case "closed":
-                return None
-            case "open":
-                return 0
-            case "half-open":
-                return 0 if self._trial else 1
+        if self._open_until_at is None:
+            return None
+        return 0 if now_at < self._open_until_at or self._trial else 1
 
     def wait_s(self, now_at: float) -> float | None:
         """Seconds until it lets one through; None: that hangs on no clock."""
@@ -46,7 +42,7 @@ class Breaker:
 
     def started(self, now_at: float) -> None:
         """A job went to the back end."""
-        if self.state(now_at) == "half-open":
+        if self._open_until_at is not None and now_at >= self._open_until_at:
             self._trial = True
 
     def succeeded(self) -> None:

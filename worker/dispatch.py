@@ -96,7 +96,7 @@ class Dispatch:
             engine.breaker.undecided()
             return await self._forgotten(hand)
         try:
-            hand.begin(decode_chat(body), await self._heard(hand.job))
+            hand.begin(decode_chat(body), await self._heard(hand.job) if hand.job.prefix else None)
         except (msgspec.DecodeError, ValueError):
             self._pool.telemetry.dead_letters.inc()
             engine.breaker.undecided()
@@ -136,7 +136,8 @@ class Dispatch:
         return await self._pool.replies.release(job.id, GivenBack("drain", said, job.spent))
 
     async def _heard(self, job: Granted) -> Heard:
-        """What earlier attempts said. Raises ``msgspec.DecodeError`` or ``ValueError`` on what cannot be read."""
+        """What earlier attempts said, where any did. Raises ``msgspec.DecodeError`` or ``ValueError`` on what cannot be
+        read."""
         if job.prefix != WHOLE_REPLY:
             heard = Heard(decode_said(job.prefix))
             heard.pieces = job.spent

@@ -77,7 +77,7 @@ class Drain:
                 want, wait_s = 0, hold_s if hold_s else wait_s
         if not self._holds and not engine.running:
             await (pool.standing.keep(engine, queues, limits) if want else pool.standing.take_back(engine.name))
-        yields = any(hand.engine is engine and hand.yields for hand in pool.hands.values())
+        yields = not want and any(hand.engine is engine and hand.yields for hand in pool.hands.values())
         if not want and not reads and not yields:
             return wait_s
         pulled = await self._ask(queues, want, limits)

@@ -116,10 +116,13 @@ class Hand:
             self._more = asyncio.Event()
         return self._more
 
-    def begin(self, chat: Chat, heard: Heard) -> None:
-        """``heard``: what earlier attempts had said."""
-        self.chat, self.heard, self.begun = chat, heard, heard.said()
-        self.begun_spent = self.spent
+    def begin(self, chat: Chat, heard: Heard | None) -> None:
+        """``heard``: what earlier attempts had said; None: nothing."""
+        self.chat = chat
+        if heard is not None:
+            self.heard, self.begun, self.begun_spent = heard, heard.said(), heard.pieces
+        else:
+            self.heard.pieces = self.begun_spent = self.job.spent
         self.whole = not chat.stream
 
     @property

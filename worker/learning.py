@@ -15,9 +15,12 @@ class Learning:
 
     def __init__(self) -> None:
         self._models: dict[str, Learned] = {}
-        self._reading: dict[str, bool] = {}
-        """Stream that has not begun to flow → other prompts are read beside it."""
+        self._reading: set[str] = set()
+        """Streams that have not begun to flow;"""
+        self._lone = ""
+        """the one of them beside which no other prompt has been read so far;"""
         self._alone: set[str] = set()
+        """and those that flow, and were such a one till then."""
 
     def of(self, model: str) -> Learned:
         """``model``: its upstream name."""
@@ -33,17 +36,18 @@ class Learning:
         return min((rate for one in self._models.values() if (rate := one.prefill_rate)), default=None)
 
     def started(self, stream: str) -> None:
-        if self._reading:
-            self._reading = dict.fromkeys(self._reading, True)
-        self._reading[stream] = len(self._reading) > 0
+        self._lone = "" if self._reading else stream
+        self._reading.add(stream)
 
     def flowed(self, stream: str) -> None:
         """A piece of its answer came."""
-        if stream in self._reading and not self._reading.pop(stream):
-            self._alone.add(stream)
+        if stream in self._reading:
+            self._reading.discard(stream)
+            if stream == self._lone:
+                self._alone.add(stream)
 
     def ended(self, stream: str) -> None:
-        self._reading.pop(stream, None)
+        self._reading.discard(stream)
         self._alone.discard(stream)
 
     def was_alone(self, stream: str) -> bool:

@@ -6,7 +6,7 @@ from buffer.job import Usage
 from buffer.prompt_size import text_size
 from buffer.telemetry import Telemetry
 from policy.estimate import PREFILL_RATE, prefill_s
-from policy.learned import LEAST_PREFILL
+from policy.learned import LEAST_PREFILL, LEAST_PROMPT
 from worker.hand import Hand
 
 READ_ANEW = 0.9
@@ -21,8 +21,7 @@ def learn(hand: Hand, telemetry: Telemetry) -> None:
     if usage is None or model is None or hand.begun:
         return
     learned = engine.learning.of(model)
-    size = text_size(chat)
-    if size is not None:
+    if usage.prompt >= LEAST_PROMPT and (size := text_size(chat)) is not None:
         learned.prompt(usage.prompt, *size)
     if usage.completion:
         learned.answer(job.lane, -(-usage.completion // max(1, chat.n)), chat.max_tokens)
