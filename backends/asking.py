@@ -23,7 +23,7 @@ class Asking:
         self._headers = {**headers, "Accept": "*/*", "Accept-Encoding": "identity"}
         self._connect_timeout_s = connect_timeout_s
         self._kept: Kept | None = None
-        self._heads: dict[str, bytes] = {}
+        self._heads: dict[str, str] = {}
 
     async def ask(self, path: str, body: bytes, headers: Mapping[str, str], until_at: float) -> Connection:
         """Posts a body, and gives the connection on which the answer comes, once its head is there.
@@ -61,8 +61,8 @@ class Asking:
         if fixed is None:
             url = httpx.URL(self._url + path)
             first = f"POST {url.raw_path.decode()} HTTP/1.1\r\nHost: {url.netloc.decode()}\r\n"
-            fixed = self._heads[path] = (first + _lines(self._headers)).encode("latin-1")
-        return b"%b%bContent-Length: %d\r\n\r\n" % (fixed, _lines(headers).encode("latin-1"), len(body))
+            fixed = self._heads[path] = first + _lines(self._headers)
+        return f"{fixed}{_lines(headers)}Content-Length: {len(body)}\r\n\r\n".encode("latin-1")
 
     def _keep(self) -> Kept:
         if self._kept is None:

@@ -30,6 +30,8 @@ def learn(hand: Hand, telemetry: Telemetry) -> None:
     if chat.n == 1:
         wrote_s = usage.completion_ns / 1e9 if usage.completion_ns else engine.clock() - hand.first_at
         learned.writing(usage.completion - 1, wrote_s)
+    if usage.prompt < LEAST_PREFILL:
+        return
     alone = engine.learning.was_alone(hand.stream)
     read_s = _read_s(hand, usage, alone=alone)
     tokens = _read_anew(hand, usage)
