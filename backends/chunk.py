@@ -140,11 +140,6 @@ class Around:
         self._in_vain = 0
         """How often it was learned since it was last of use."""
 
-    @property
-    def known(self) -> bool:
-        """It has been learned."""
-        return bool(self._head)
-
     def all(self, data: bytes) -> list[str]:
         """The words of each of the server-sent events in ``data``, if all of them are of this kind; else none."""
         if not (self._head and data.startswith(self._first) and data.endswith(self._last)):

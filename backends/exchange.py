@@ -92,7 +92,7 @@ class Exchange:
         self._page = False
         """The answer comes whole, as JSON."""
         self._seen = 0
-        """Messages of the engine before the last read."""
+        """Messages of the engine when it was last looked whether it goes on."""
         self._until_at = 0.0
         self._ended = False
         """The body is over, or what it still holds is not wanted."""
@@ -108,7 +108,6 @@ class Exchange:
         try:
             connection = self._connection or await self._begin()
             while self._goes_on():
-                self._seen = reader.seen
                 try:
                     data = await (self._all(connection) if self._page else connection.next(self._until_at))
                 except OSError as error:
@@ -128,30 +127,29 @@ class Exchange:
         self._leave()
         raise StopAsyncIteration
 
-    async def flow(self, take: Callable[[list[str]], bool]) -> None:
-        """Gives words, a text for each message of the engine, to ``take`` in the turn in which they come, until it says
-        that nothing more is to be read, or something else has come. That and what follows comes by ``__anext__``, and
-        so does whatever went wrong.
+    async def flow(self, words: Callable[[list[str]], bool], take: Callable[[list[Event]], bool]) -> None:
+        """Gives what comes to ``take`` in the turn in which it comes, and to ``words``, a text for each message of the
+        engine, where it is nothing else; until one of them says that nothing more is to be read, or the answers have
+        ended. What follows comes by ``__anext__``, and so does whatever went wrong.
         """
         connection, reader = self._connection, self._reader
-        if connection is None or not reader.flows or self._ended:
+        if connection is None or self._ended or reader.complete or reader.failure is not None:
             return
-        clock, stall_s = self._loop.time, self._patience.stall_s
-        self._until_at = clock() + stall_s
 
-        def taken(parts: list[bytes]) -> bool:
-            words = reader.plain(parts)
-            if not words:
-                return False
-            parts.clear()
-            self._until_at = clock() + stall_s
-            connection.put_off(self._until_at)
-            return take(words)
+        def taken(data: bytes) -> bool:
+            if texts := reader.plain(data):
+                more = words(texts)
+            else:
+                events = reader.feed(data)
+                more = take(events) if events else True
+                if reader.complete or reader.failure is not None:
+                    return False
+            if self._goes_on_saying():
+                connection.put_off(self._until_at)
+            return more
 
-        try:
-            await connection.flow(taken, self._until_at)
-        finally:
-            self._seen = reader.seen
+        self._goes_on_saying()
+        await connection.flow(taken, self._until_at)
 
     async def _begin(self) -> Connection:
         self._until_at = self._loop.time() + self._patience.first_s
@@ -169,9 +167,18 @@ class Exchange:
             return False
         if reader.complete:
             self._until_at = self._loop.time() + COMPLETE_S
-        elif reader.lively and reader.seen > self._seen:
-            self._until_at = self._loop.time() + self._patience.stall_s
+        else:
+            self._goes_on_saying()
         return not reader.over
+
+    def _goes_on_saying(self) -> bool:
+        """Whether the engine has told something since the last look; then it may take its time for what comes next."""
+        reader = self._reader
+        if not reader.lively or reader.seen == self._seen:
+            return False
+        self._seen = reader.seen
+        self._until_at = self._loop.time() + self._patience.stall_s
+        return True
 
     async def _all(self, connection: Connection) -> bytes:
         whole = bytearray()

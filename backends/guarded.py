@@ -54,10 +54,10 @@ class Guarded:
                 self._begun = True
                 return events
 
-    async def flow(self, take: Callable[[list[str]], bool]) -> None:
+    async def flow(self, words: Callable[[list[str]], bool], take: Callable[[list[Event]], bool]) -> None:
         """See ``Exchange.flow``."""
         if isinstance(self._stream, Exchange):
-            await self._stream.flow(take)
+            await self._stream.flow(words, take)
 
     def _shorter(self, error: ContextTooLongError) -> Chat | None:
         chat = self._chat

@@ -30,7 +30,7 @@ class Connection(Arriving, asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport = cast(Any, None)
         self._waiter: asyncio.Future[None] | None = None
-        self._taker: Callable[[list[bytes]], bool] | None = None
+        self._taker: Callable[[bytes], bool] | None = None
         self._deadline = Deadline(self._late)
         self.closed = False
         self.idle_since = 0.0
@@ -63,10 +63,8 @@ class Connection(Arriving, asyncio.Protocol):
         a failure is given before that is raised.
         """
         while True:
-            if parts := self._parts:
-                data = parts[0] if len(parts) == 1 else b"".join(parts)
-                parts.clear()
-                self._size = 0
+            if self._parts:
+                data = self._there()
                 if self._held:
                     self._held = False
                     self._transport.resume_reading()
@@ -77,10 +75,18 @@ class Connection(Arriving, asyncio.Protocol):
                 raise self._error
             await self._more(until_at)
 
-    async def flow(self, taker: Callable[[list[bytes]], bool], until_at: float) -> None:
+    def _there(self) -> bytes:
+        """What has come of the body and was not given yet."""
+        parts = self._parts
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        parts.clear()
+        self._size = 0
+        return data
+
+    async def flow(self, taker: Callable[[bytes], bool], until_at: float) -> None:
         """Gives what comes of the body to ``taker`` in the turn in which it comes, as long as that wants more: nobody
-        is woken for it. What it takes, it takes out of the list. Returns when it wants no more, at the answer's end, on
-        a failure and at ``until_at``; all that was not taken, the failure too, is then told by ``next``.
+        is woken for it. Returns when it wants no more, at the answer's end, on a failure and at ``until_at``; what
+        comes from then on, the failure too, is told by ``next``.
         """
         if self._parts or self.complete or self._error is not None:
             return
@@ -164,36 +170,33 @@ class Connection(Arriving, asyncio.Protocol):
             self._fail(NoHttpError(str(error)))
             self.close()
             return
-        if new := len(parts) - before:
-            self._size += len(parts[-1]) if new == 1 else sum(map(len, parts[before:]))
+        if len(parts) > before:
             self._empty = 0
+            if self._taker is not None and self._taken(self._taker):
+                return
+            self._size += sum(map(len, parts[before:]))
+            if self._size > MOST_UNREAD and not self._held:
+                self._held = True
+                self._transport.pause_reading()
         else:
             self._empty += len(data)
-        if self._empty > MOST_HEAD and not self.complete:
-            self._fail(NoHttpError("The head of the answer, or what stands between its pieces, is too long."))
-            self.close()
-        elif self._taker is not None and new and self._taken(self._taker):
-            return
-        elif self._size > MOST_UNREAD and not self._held:
-            self._held = True
-            self._transport.pause_reading()
+            if self._empty > MOST_HEAD and not self.complete:
+                self._fail(NoHttpError("The head of the answer, or what stands between its pieces, is too long."))
+                self.close()
         if self._waiter is not None:
             self._wake()
 
-    def _taken(self, taker: Callable[[list[bytes]], bool]) -> bool:
+    def _taken(self, taker: Callable[[bytes], bool]) -> bool:
         """Whether that has taken what there is, and wants more."""
         waiter = self._waiter
         if waiter is None or waiter.done():
             # It has ended, or is to be stopped.
             return False
         try:
-            more = taker(self._parts)
+            return taker(self._there())
         except Exception as error:  # noqa: BLE001 - it is for whoever waits, and not for the loop
             waiter.set_exception(error)
             return False
-        if not self._parts:
-            self._size = 0
-        return more and not self._parts
 
     def _wake(self) -> None:
         waiter, self._waiter = self._waiter, None

@@ -76,9 +76,7 @@ class OllamaReader:
     def lively(self) -> bool:
         return self._answer.lively
 
-    flows = False
-
-    def plain(self, parts: Sequence[bytes]) -> list[str]:
+    def plain(self, data: bytes) -> list[str]:
         return []
 
     def feed(self, data: bytes) -> list[Event]:

@@ -70,7 +70,7 @@ class CompletionReader:
         return any(answer.parsed for answer in self._answers)
 
     def feed(self, data: bytes) -> list[Event]:
-        if words := self.plain([data]):
+        if words := self.plain(data):
             return list(map(Content, words))
         try:
             payloads = self._events.feed(data)
@@ -80,15 +80,10 @@ class CompletionReader:
         self._between = self._events.between
         return self._read(payloads)
 
-    @property
-    def flows(self) -> bool:
-        ended = self.complete or self.over or self.failure is not None
-        return self._between and self._first.plain and self._around.known and not ended
-
-    def plain(self, parts: Sequence[bytes]) -> list[str]:
+    def plain(self, data: bytes) -> list[str]:
         if not (self._between and self._first.plain):
             return []
-        words = self._around.all(parts[0] if len(parts) == 1 else b"".join(parts))
+        words = self._around.all(data)
         self.seen += len(words)
         return words
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
 from backends.base import BackendError
@@ -42,15 +41,10 @@ class Reader(Protocol):
         """How many messages of the engine have come, comments not counted."""
         ...
 
-    @property
-    def flows(self) -> bool:
-        """What comes next is likely to be ``plain``."""
-        ...
-
     def feed(self, data: bytes) -> list[Event]: ...
 
-    def plain(self, parts: Sequence[bytes]) -> list[str]:
-        """The words of each message in the parts, if they are such of words for the first answer and nothing else. Else
+    def plain(self, data: bytes) -> list[str]:
+        """The words of each message in the bytes, if they are such of words for the first answer and nothing else. Else
         none: they are still to be fed.
         """
         ...

@@ -170,7 +170,7 @@ class Dispatch:
                 if not telling.take(events):
                     await self._pool.replies.ready(hand.job.id)
                 if isinstance(answer, Guarded):
-                    await answer.flow(telling.words)
+                    await answer.flow(telling.words, telling.take)
                     await self._pool.replies.ready(hand.job.id)
         finally:
             await answer.aclose()

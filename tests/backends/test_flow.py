@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sized
 from contextlib import aclosing, asynccontextmanager
 
 import pytest
 
 from backends.base import BackendError
 from backends.guarded import Guarded
-from buffer.job import Content
+from buffer.job import Content, Event
 from tests.backends.rig import Outcome, backend, chat
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -21,7 +21,7 @@ NEVER: Callable[[], bool] = lambda: True  # noqa: E731
 
 def message(delta: dict[str, object] | None = None, finish: str | None = None, **more: object) -> bytes:
     choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish}]
-    body = {"id": "a", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": choices, **more}
+    body = {"id": "a", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": choices} | more
     return b"data: " + json.dumps(body, separators=(",", ":")).encode() + b"\n\n"
 
 
@@ -38,7 +38,13 @@ WORDS = [
     for text in ("Es", " war", " \u2028 ein", "mal", ' "ein"', " K\u00f6nig", "\\", " x" * 50, "\n\n", "data: ")
 ]
 
+MIXED = [message({"reasoning_content": f" {at}"}) for at in range(100)] + [
+    message({"content": f" {at}"}, created=at) for at in range(100)
+]
+"""Thinking, and words of an engine that tells the time."""
+
 ANSWERS = {
+    "thought, and the time": [ROLE, *MIXED, *END],
     "words": [ROLE, *WORDS, *END],
     "thought between": [ROLE, *WORDS, message({"reasoning_content": "hm"}), *WORDS, *END],
     "an empty word between": [ROLE, *WORDS, word(""), *WORDS, *END],
@@ -70,14 +76,14 @@ ANSWERS = {
 
 
 @asynccontextmanager
-async def saying(answer: bytes, cuts: list[int], *, hang: bool = False) -> AsyncIterator[str]:
+async def saying(answer: bytes, cuts: list[int], *, pause_s: float = 0.0, hang: bool = False) -> AsyncIterator[str]:
     """Serves the answer in segments that end at the ``cuts``, each in a turn of its own."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         for begin, end in zip([0, *cuts], [*cuts, len(answer)], strict=True):
             writer.write(answer[begin:end])
-            await asyncio.sleep(0)
+            await asyncio.sleep(pause_s)
         if hang:
             await gone.wait()
         writer.close()
@@ -103,7 +109,11 @@ async def heard(url: str, *, flows: bool, more: Callable[[], bool] = NEVER, stal
     outcome = Outcome()
 
     def words(texts: list[str]) -> bool:
-        outcome.reads.append(list(map(Content, texts)))
+        return take(list(map(Content, texts)))
+
+    def take(events: list[Event]) -> bool:
+        assert events
+        outcome.reads.append(events)
         return more()
 
     async with backend(url, stall_s=stall_s) as one:
@@ -114,7 +124,7 @@ async def heard(url: str, *, flows: bool, more: Callable[[], bool] = NEVER, stal
                 async for events in stream:
                     outcome.reads.append(events)
                     if flows:
-                        await stream.flow(words)
+                        await stream.flow(words, take)
         except BackendError as error:
             outcome.error = error
     return outcome
@@ -153,18 +163,36 @@ async def test_what_flows_is_what_is_read(name: str, seed: int) -> None:
     assert len(read.events) >= 10
 
 
-async def test_nobody_is_woken_for_words_that_flow() -> None:
-    answer, ends = chunked([ROLE, *(word(f" {at}") for at in range(200)), *END])
+@pytest.mark.parametrize("said", [[word(f" {at}") for at in range(200)], MIXED])
+async def test_nobody_is_woken_for_what_flows(said: list[bytes]) -> None:
+    answer, ends = chunked([ROLE, *said, *END])
     async with saying(answer, ends[:-1]) as url, backend(url) as one:
         stream = one.chat(chat(), upstream_model="m", request_id="r")
         assert isinstance(stream, Guarded)
-        read, flowed = 0, list[str]()
+        read, flowed = 0, 0
+
+        def take(some: Sized) -> bool:
+            nonlocal flowed
+            flowed += len(some)
+            return True
+
         async with aclosing(stream):
             async for _ in stream:
                 read += 1
-                await stream.flow(lambda texts: flowed.extend(texts) or True)  # type: ignore[func-returns-value]
-    assert len(flowed) > 150
-    assert read < 40
+                await stream.flow(take, take)
+    assert flowed > 150
+    assert read < 10
+
+
+async def test_silence_is_waited_for_from_the_last_message_on_and_not_from_comments() -> None:
+    answer, ends = chunked([ROLE, *WORDS, *[b": still here\n\n"] * 40])
+    began_at = asyncio.get_running_loop().time()
+    async with saying(answer, ends[:-1], pause_s=0.03, hang=True) as url:
+        outcome = await heard(url, flows=True, stall_s=0.4)
+    assert outcome.error is not None
+    assert outcome.error.kind == "broken"
+    # Messages and comments come for 1.5 s.
+    assert 0.6 < asyncio.get_running_loop().time() - began_at < 1.2
 
 
 async def test_an_engine_that_falls_silent_amid_the_words_is_given_up_after_one_stall() -> None:
@@ -187,7 +215,7 @@ async def test_a_job_that_is_stopped_is_told_nothing_more() -> None:
         async def follow() -> None:
             async with aclosing(stream):
                 async for _ in stream:
-                    await stream.flow(take)
+                    await stream.flow(take, lambda events: take([str(event) for event in events]))
 
         def take(texts: list[str]) -> bool:
             taken.extend(texts)
@@ -205,7 +233,7 @@ async def test_a_job_that_is_stopped_is_told_nothing_more() -> None:
 async def test_what_goes_wrong_with_the_words_ends_the_job_and_not_the_loop() -> None:
     answer, ends = chunked([ROLE, *WORDS, *END])
 
-    def take(texts: list[str]) -> bool:
+    def take(some: Sized) -> bool:
         raise ZeroDivisionError
 
     async with saying(answer, ends[:-1]) as url, backend(url) as one:
@@ -214,7 +242,7 @@ async def test_what_goes_wrong_with_the_words_ends_the_job_and_not_the_loop() ->
 
         async def follow() -> None:
             async for _ in stream:
-                await stream.flow(take)
+                await stream.flow(take, take)
 
         async with aclosing(stream):
             with pytest.raises(ZeroDivisionError):
