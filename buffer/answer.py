@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 from buffer.desk import Want
 from buffer.failures import TOO_LARGE, TOO_SLOW
@@ -58,6 +59,12 @@ class Answer(ABC):
     async def wait(self) -> None:
         """Returns as soon as ``next`` would at once. May be cancelled without losing anything; one caller at a time."""
         await self._unread.wait()
+
+    def straight_to(self, take: Callable[[list[Event]], bool] | None) -> None:
+        """Has ``take`` called with what comes while ``next`` waits, so that nobody has to be woken for it. It gives
+        False for what ``next`` has to give out all the same.
+        """
+        self._unread.straight = take
 
     @property
     def ready(self) -> bool:
@@ -131,8 +138,9 @@ class Answer(ABC):
         self.heard.add(events)
         if self.closed:
             return
-        self._unread.put(events)
-        if self._unread.bytes > MOST_UNREAD:
+        if not self._unread.put(events):
+            self.given += len(events)
+        elif self._unread.bytes > MOST_UNREAD:
             self.fail(TOO_LARGE if self.whole else TOO_SLOW, "cancel")
         elif self._unread.bytes > PAUSE_ABOVE and not self._paused and not self.whole:
             self._paused = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Callable
 
 from buffer.frames import weights
 from buffer.job import End, Event
@@ -18,7 +19,7 @@ MOST_UNREAD = 32 * 1024 * 1024
 class Unread:
     """``whole``: nothing is given out before the end."""
 
-    __slots__ = ("_deadline", "_waiter", "bytes", "end", "end_given", "events", "whole")
+    __slots__ = ("_deadline", "_waiter", "bytes", "end", "end_given", "events", "straight", "whole")
 
     def __init__(self, *, whole: bool) -> None:
         self.whole = whole
@@ -27,6 +28,8 @@ class Unread:
         """Rough size of ``events``."""
         self.end: End | None = None
         self.end_given = False
+        self.straight: Callable[[list[Event]], bool] | None = None
+        """Called in place of whoever waits, with what it waits for; False: it has to see to that itself."""
         self._waiter: asyncio.Future[None] | None = None
         self._deadline: Deadline | None = None
 
@@ -50,11 +53,23 @@ class Unread:
             finally:
                 self._waiter = None
 
-    def put(self, events: list[Event]) -> None:
+    def put(self, events: list[Event]) -> bool:
+        """False: they went straight to where whoever waits for them would have brought them."""
+        waiter = self._waiter
+        waits = waiter is not None and not waiter.done()
+        if waits and self.straight is not None and not self.events:
+            try:
+                if self.straight(events):
+                    return False
+            except Exception as error:  # noqa: BLE001 - it is for whoever waits, not for the one that brings the events
+                assert waiter is not None
+                waiter.set_exception(error)
+                return False
         self.events += events
         self.bytes += weights(events)
-        if self._waiter is not None:
+        if waits:
             self._rouse()
+        return True
 
     def put_end(self, end: End) -> None:
         self.end = end
@@ -77,6 +92,7 @@ class Unread:
     def leave(self) -> None:
         """Nobody will wait any more."""
         self.clear()
+        self.straight = None
         if self._deadline is not None:
             self._deadline.clear()
             self._deadline = None

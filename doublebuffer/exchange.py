@@ -100,6 +100,13 @@ class Exchange(RequestResponseCycle):
             self.flow.resume_reading()
         return not self.disconnected
 
+    @property
+    def flows(self) -> bool:
+        return not (self.flow.write_paused or self.disconnected or self.transport.is_closing())
+
+    def write(self, data: bytes) -> None:
+        self.transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self.chunked_encoding else data)
+
     def left(self) -> None:
         """The connection is gone."""
         if self.disconnected and self._on_left is not None:

@@ -46,6 +46,13 @@ class Line(Protocol):
     def when_left(self, action: Callable[[], None] | None) -> bool:
         """``action`` is called once the client has closed its connection; None: nothing is. False: it has already."""
 
+    @property
+    def flows(self) -> bool:
+        """The client is there and takes what it is sent: nobody has to wait for it."""
+
+    def write(self, data: bytes) -> None:
+        """While it ``flows``: more of a body of unknown length whose headers were sent."""
+
 
 class Call(Struct):
     """What the front found out about a request before any route saw it."""

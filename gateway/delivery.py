@@ -7,13 +7,15 @@ import math
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from msgspec import Struct
 
+from buffer.answer import Answer
 from buffer.job import End, Event, Failure, Origin, Usage
 from buffer.telemetry import Telemetry
-from gateway.call import JSON, Headers, Send, answer
+from gateway.call import JSON, Headers, Line, Send, answer
 from gateway.dialects.errors import failure_of, headers
 from gateway.forms import Form, StreamWriter, WholeWriter
 
@@ -79,34 +81,19 @@ class Delivery(Struct):
     """Called once, when the first events are here."""
     about: Callable[[str], Headers]
     """What the headers tell of the back end of that name."""
+    line: Line | None = None
+    """None: the client came over another server than ours."""
     usage: Usage | None = None
     _last_at: float = 0.0
+    _said_at: float = -math.inf
+    """When its client was last sent a word that nobody waited for, by ``time.perf_counter``."""
 
     async def stream(self, writer: StreamWriter, timing: Timing) -> tuple[End, bool]:
         """Sends an answer as it comes. Gives its end, and whether the connection has to be broken off now."""
-        opened = False
-        clock = asyncio.get_running_loop().time
-        quiet_until = clock() + timing.first_byte_s
-        while True:
-            try:
-                item = await self.source.next(quiet_until)
-            except TimeoutError:
-                if not opened:
-                    opened = True
-                    await self._open_stream()
-                await self._piece(writer.heartbeat(time.time()))
-                quiet_until = clock() + timing.heartbeat_s
-                continue
-            if isinstance(item, End):
-                break
-            self._count(item)
-            if not opened:
-                opened = True
-                await self._open_stream()
-            if data := writer.feed(item, time.time()):
-                await self._piece(data)
-                # Hidden thinking and tool calls that are told whole leave a client without a word for minutes.
-                quiet_until = clock() + timing.heartbeat_s
+        try:
+            opened, item = await self._pieces(writer, timing)
+        finally:
+            self._straight(None)
         end = End("done") if writer.finished else End(item.kind, failure_of(item))
         if not opened:
             if end.failure is not None:
@@ -119,6 +106,54 @@ class Delivery(Struct):
             end = _UNTELLABLE
         await self.send({"type": "http.response.body", "body": last_words, "more_body": breaks})
         return end, breaks
+
+    async def _pieces(self, writer: StreamWriter, timing: Timing) -> tuple[bool, End]:
+        """Sends what comes before the end. Gives that, and whether the headers were sent."""
+        opened = False
+        clock = asyncio.get_running_loop().time
+        quiet_until = clock() + timing.first_byte_s
+        while True:
+            try:
+                item = await self.source.next(quiet_until)
+            except TimeoutError:
+                quiet_s = time.perf_counter() - self._said_at
+                if quiet_s < timing.heartbeat_s:
+                    quiet_until = clock() + timing.heartbeat_s - quiet_s
+                    continue
+                if not opened:
+                    opened = True
+                    await self._open_stream()
+                    self._straight(writer)
+                await self._piece(writer.heartbeat(time.time()))
+                quiet_until = clock() + timing.heartbeat_s
+                continue
+            if isinstance(item, End):
+                return opened, item
+            self._count(item)
+            if not opened:
+                opened = True
+                await self._open_stream()
+                self._straight(writer)
+            if data := writer.feed(item, time.time()):
+                await self._piece(data)
+                # Hidden thinking and tool calls that are told whole leave a client without a word for minutes.
+                quiet_until = clock() + timing.heartbeat_s
+
+    def _straight(self, writer: StreamWriter | None) -> None:
+        """From now on what comes is sent in the turn in which it does, while its client takes it: to wake whoever waits
+        for it costs more than all else about a token. None: no more.
+        """
+        if isinstance(self.source, Answer) and self.line is not None:
+            self.source.straight_to(None if writer is None else partial(self._pass_on, writer, self.line))
+
+    def _pass_on(self, writer: StreamWriter, line: Line, events: list[Event]) -> bool:
+        if not line.flows:
+            return False
+        self._count(events)
+        if data := writer.feed(events, time.time()):
+            line.write(data)
+            self._said_at = self._last_at
+        return True
 
     async def whole(self, writer: WholeWriter) -> End:
         """Sends an answer in one piece, once it is there."""

@@ -176,6 +176,7 @@ class Relay:
             submitted_at=answer.submitted_at,
             on_first=answer.on_first,
             about=partial(self._catalog.about, name=chat.model),
+            line=client.call.line,
         )
         end: End | None = None
         breaks = False

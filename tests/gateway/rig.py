@@ -24,6 +24,7 @@ from buffer.replies import ReplyWriter
 from buffer.settings import Settings
 from buffer.store import Store, open_store
 from buffer.telemetry import Telemetry
+from doublebuffer.serving import serve
 from gateway.app import create_app
 from gateway.delivery import Timing
 from tests.rig.doorbell import Doorbell
@@ -149,7 +150,10 @@ async def free_store() -> Store:
 
 
 @asynccontextmanager
-async def rig(*, show: bool = True, timing: Timing | None = None, **settings: Any) -> AsyncIterator[Rig]:
+async def rig(
+    *, show: bool = True, timing: Timing | None = None, ours: bool = False, **settings: Any
+) -> AsyncIterator[Rig]:
+    """``ours``: on our own server, which tells more than others."""
     store = await free_store()
     lanes = Lanes(store)
     replies = ReplyWriter(lanes)
@@ -161,7 +165,7 @@ async def rig(*, show: bool = True, timing: Timing | None = None, **settings: An
             if show:
                 await hands.show()
             flusher = group.create_task(replies.run())
-            async with served(app) as port:
+            async with served_by_us(app) if ours else served(app) as port:
                 url = f"http://127.0.0.1:{port}"
                 async with httpx.AsyncClient(base_url=url, timeout=20) as client:
                     yield Rig(url, port, client, hands, lanes, store, telemetry)
@@ -201,6 +205,22 @@ async def served(app: Any) -> AsyncIterator[int]:
             yield listener.getsockname()[1]
         finally:
             server.told.set()
+            await serving
+
+
+@asynccontextmanager
+async def served_by_us(app: Any) -> AsyncIterator[int]:
+    """The same on our own server."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(512)
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        serving = group.create_task(serve(app, listener, stop, drain_s=3, last_call=app.end_answers))
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            stop.set()
             await serving
 
 

@@ -22,6 +22,13 @@ class OurLine:
     def body_here(self) -> bytes | None:
         return None
 
+    @property
+    def flows(self) -> bool:
+        return self.there
+
+    def write(self, data: bytes) -> None:
+        raise AssertionError("nothing is sent here")
+
     def when_left(self, action: Leave | None) -> bool:
         self.action = action
         return self.there
