@@ -167,7 +167,9 @@ async def test_no_messages_load_a_model_or_free_it(bench: Bench, model: str) -> 
 @pytest.mark.parametrize("model", BOTH)
 async def test_also_while_the_engine_is_busy(bench: Bench, model: str) -> None:
     engine = bench.engine(model)
-    engine.once += [["one", HOLD] for _ in range(2)]
+    usual = engine.script
+    # Told by what they ask: whichever request comes next may be a load.
+    engine.script = lambda request: ["one", HOLD] if b"a long story" in request.body else strict(request)
     busy = [asyncio.create_task(bench.chat("ollama", model, "a long story")) for _ in range(2)]
     try:
         await engine.received(1)
@@ -175,6 +177,7 @@ async def test_also_while_the_engine_is_busy(bench: Bench, model: str) -> None:
         engine.requests[:] = [request for request in engine.requests if b"a long story" not in request.body]
         assert only_empty_requests(bench, model)
     finally:
+        engine.script = usual
         for task in busy:
             task.cancel()
         await asyncio.gather(*busy, return_exceptions=True)
