@@ -44,9 +44,11 @@ class Unread:
         """
         while self.end is None and (self.whole or not self.events):
             self._waiter = asyncio.get_running_loop().create_future()
-            if until_at != math.inf:
-                if self._deadline is None:
-                    self._deadline = Deadline(self._late)
+            if self._deadline is not None:
+                # Also to no end: whoever waited before, and has left, may have set one.
+                self._deadline.set(until_at)
+            elif until_at != math.inf:
+                self._deadline = Deadline(self._late)
                 self._deadline.set(until_at)
             try:
                 await self._waiter

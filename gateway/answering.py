@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import traceback
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
@@ -12,6 +14,8 @@ from buffer.follower import Follower
 from buffer.job import Chat, End, Usage
 from gateway.delivery import Source
 from gateway.intake import Order
+
+log = logging.getLogger("doublebuffer.gateway")
 
 
 class Outlives(Protocol):
@@ -57,8 +61,18 @@ class Outliving:
         """Does ``work`` beside everything else. False: the application has ended."""
         if self._group is None:
             return False
-        self._group.create_task(work())
+        self._group.create_task(self._alone(work))
         return True
+
+    @staticmethod
+    async def _alone(work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        try:
+            await work()
+        except Exception as error:  # noqa: BLE001 - the border of a job: a defect of ours costs it, and not all others
+            while isinstance(error, ExceptionGroup):
+                error = error.exceptions[0]
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            log.error("an answer without its client: %s at %s:%s", type(error).__name__, where.filename, where.lineno)
 
     async def run(self) -> None:
         """Until cancelled."""

@@ -91,3 +91,18 @@ async def test_what_went_straight_on_was_seen_and_no_other_attempt_begins_anew(f
     follower.close()
     assert not follower.ended
     reading.cancel()
+
+
+async def test_whoever_comes_after_one_that_had_a_limit_has_none(follower: Follower) -> None:
+    follower.take(start(5))
+    soon_at = asyncio.get_running_loop().time() + 0.1
+    impatient = asyncio.create_task(follower.next(soon_at))
+    await asyncio.sleep(0)
+    impatient.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await impatient
+    patient = asyncio.create_task(follower.next())
+    await asyncio.sleep(0.3)
+    assert not patient.done()
+    follower.take(events(5, 1, "ab"))
+    assert words(await patient) == "ab"
