@@ -13,7 +13,7 @@ from buffer.link import COMMAND_TIMEOUT_S, EAGER_S, ONCE_S, Link
 from buffer.mending import Mending
 from buffer.scripting import by_sha, script
 from buffer.trouble import FULL, SPOILT, StoreUnavailable, Trouble, spoilt, trouble, unavailable
-from buffer.wire import Command, Wire
+from buffer.wire import Command, Then, Wire
 
 __all__ = ["COMMAND_TIMEOUT_S", "MAX_BLOCK_S", "Command", "Store", "StoreUnavailable", "trouble"]
 
@@ -119,6 +119,12 @@ class Store:
                 if isinstance(results[i], Exception):
                     raise unavailable(SPOILT) from results[i]
         return results
+
+    def tell(self, commands: Sequence[Command], then: Then) -> bool:
+        """As ``exchange``, where nothing has to be waited for: ``then`` is called with what came of each command, or
+        with None; ``exchange`` makes the best of whatever failed. False: this is no time for it, and nothing was done.
+        """
+        return self._link.tell(commands, then)
 
     async def eager(self, commands: Sequence[Command]) -> list[Any]:
         """As ``exchange``, for somebody who would rather be refused than wait: for ``EAGER_S``, and as long as large

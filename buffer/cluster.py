@@ -17,7 +17,7 @@ from buffer.access import COMMAND_TIMEOUT_S, Command, Store, key_of
 from buffer.link import Link
 from buffer.reach import LOOK_S
 from buffer.trouble import NO_SLOTS, StoreUnavailable, Trouble, moved, trouble, unavailable
-from buffer.wire import Wire
+from buffer.wire import Then, Wire
 
 log = logging.getLogger("doublebuffer.buffer")
 
@@ -109,6 +109,9 @@ class ClusterStore(Store):
             self._at(place).reach.hurry()
 
     # --- commands
+
+    def tell(self, commands: Sequence[Command], then: Then) -> bool:
+        return not self._stale and self._link_of(key_of(commands[0])).tell(commands, then)
 
     async def pipeline(
         self, commands: Sequence[Command], *, again: bool, patient: bool, within_s: float = COMMAND_TIMEOUT_S

@@ -12,7 +12,7 @@ from buffer.access import MAX_BLOCK_S, Command, Store
 from buffer.entries import Entry, entries_of, trims_of
 from buffer.link import COMMAND_TIMEOUT_S, Link
 from buffer.scripting import by_sha
-from buffer.wire import Wire
+from buffer.wire import Then, Wire
 
 
 class EmbeddedStore(Store):
@@ -101,6 +101,9 @@ class Memory:
                     result = read(result) if read is not None and result is not None else result
                 results.append(result)
         return results
+
+    def tell(self, commands: Sequence[Command], within_s: float, then: Then) -> bool:
+        return False
 
     async def stay(self, command: Command, within_s: float) -> tuple[Wire, Any]:
         raise NotImplementedError("In a store of this very process nobody has to be found.")

@@ -10,7 +10,7 @@ from redis import exceptions as errors
 
 from buffer.reach import LOOK_S, Reach
 from buffer.trouble import CAUGHT, REPLICA, StoreUnavailable, trouble, unavailable
-from buffer.wire import Command, Wire
+from buffer.wire import Command, Then, Wire
 from buffer.wires import Ways
 
 COMMAND_TIMEOUT_S = 5.0
@@ -64,6 +64,18 @@ class Link:
             raise self.reach.failed(found, began_at) from error
         self.reach.heard()
         return results
+
+    def tell(self, commands: Sequence[Command], then: Then, *, within_s: float = COMMAND_TIMEOUT_S) -> bool:
+        """As ``run``, where that can be done at once: see ``Ways.tell``. What a failure means ``run`` finds out."""
+        if self.reach.away_now or self._moved is not None:
+            return False
+
+        def came(results: list[Any] | None) -> None:
+            if results is not None:
+                self.reach.heard()
+            then(results)
+
+        return self._ways.tell(commands, within_s, came)
 
     async def _ready(self, patient: bool) -> None:
         await self.reach.there(patient=patient)

@@ -7,6 +7,7 @@ a connection for each caller, a stream reader and a coroutine for each reply cos
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -19,18 +20,19 @@ Command = tuple[Any, ...]
 Reads = Mapping[str, Callable[[Any], Any]]
 """What redis-py makes of the replies to a command."""
 
+Then = Callable[[list[Any] | None], None]
+
+log = logging.getLogger("doublebuffer.buffer")
+
 LOST = "The connection was closed."
 
 
 class Batch:
-    """Commands of one caller, sent together. ``result``: what came of each, an error of a single one in its place."""
+    """Commands of one caller, sent together; what becomes of them is told once."""
 
-    __slots__ = ("_awaited", "_error", "_reads", "_results", "aged", "result", "ticks")
+    __slots__ = ("_awaited", "_error", "_reads", "_results", "aged", "ticks")
 
-    def __init__(
-        self, result: asyncio.Future[list[Any]], commands: Sequence[Command], reads: Reads, ticks: int
-    ) -> None:
-        self.result = result
+    def __init__(self, commands: Sequence[Command], reads: Reads, ticks: int) -> None:
         self.ticks = ticks
         """How many more of the clock's steps it is waited for."""
         self.aged = False
@@ -39,6 +41,11 @@ class Batch:
         self._awaited = len(commands)
         self._results: list[Any] = []
         self._error: Exception | None = None
+
+    @property
+    def over(self) -> bool:
+        """Nobody waits for it any more."""
+        raise NotImplementedError
 
     def take(self, reply: Any) -> bool:
         """The next reply. True: it was the last one."""
@@ -50,18 +57,70 @@ class Batch:
         self._results.append(reply)
         if len(self._results) < self._awaited:
             return False
-        if not self.result.done():
-            if self._error is not None:
-                self.result.set_exception(self._error)
-            else:
-                self.result.set_result(self._results)
+        if self._error is not None:
+            self.fail(self._error)
+        else:
+            self._give(self._results)
         return True
+
+    def _give(self, results: list[Any]) -> None:
+        raise NotImplementedError
+
+    def fail(self, error: Exception) -> None:
+        raise NotImplementedError
+
+
+class Asked(Batch):
+    """``result``: what came of each command, an error of a single one in its place."""
+
+    __slots__ = ("result",)
+
+    def __init__(
+        self, result: asyncio.Future[list[Any]], commands: Sequence[Command], reads: Reads, ticks: int
+    ) -> None:
+        super().__init__(commands, reads, ticks)
+        self.result = result
+
+    @property
+    def over(self) -> bool:
+        return self.result.done()
+
+    def _give(self, results: list[Any]) -> None:
+        if not self.result.done():
+            self.result.set_result(results)
 
     def fail(self, error: Exception) -> None:
         if not self.result.done():
             self.result.set_exception(error)
             # Whoever asked may have left meanwhile.
             self.result.exception()
+
+
+class Told(Batch):
+    """``then`` is called with the same, in the turn in which the last reply comes; with None on any failure."""
+
+    __slots__ = ("_then",)
+
+    def __init__(self, then: Then, commands: Sequence[Command], reads: Reads, ticks: int) -> None:
+        super().__init__(commands, reads, ticks)
+        self._then: Then | None = then
+
+    @property
+    def over(self) -> bool:
+        return self._then is None
+
+    def _give(self, results: list[Any] | None) -> None:
+        then, self._then = self._then, None
+        if then is None:
+            return
+        try:
+            then(results)
+        except Exception:
+            # It must not cost the others on this connection their answers.
+            log.exception("What came of a command of the store could not be taken in")
+
+    def fail(self, error: Exception) -> None:
+        self._give(None)
 
 
 class Wire(asyncio.Protocol):
@@ -82,16 +141,26 @@ class Wire(asyncio.Protocol):
         self.retired = False
         """Nothing more is to be sent on it; it is closed once what is under way has ended."""
 
-    def send(self, commands: Sequence[Command], ticks: int) -> Batch:
+    def send(self, commands: Sequence[Command], ticks: int) -> Asked:
         """Sends the commands in this order. Raises redis-py's ``ConnectionError``."""
         if self.closed or self._transport.is_closing():
             raise errors.ConnectionError(LOST)
-        batch = Batch(self._loop.create_future(), commands, self._reads, ticks)
+        batch = Asked(self._loop.create_future(), commands, self._reads, ticks)
+        self._put(batch, commands)
+        return batch
+
+    def tell(self, commands: Sequence[Command], ticks: int, then: Then) -> bool:
+        """Sends the commands, and calls ``then``, as ``Told`` does. False: it cannot."""
+        if self.closed or self.retired or self._transport.is_closing():
+            return False
+        self._put(Told(then, commands, self._reads, ticks), commands)
+        return True
+
+    def _put(self, batch: Batch, commands: Sequence[Command]) -> None:
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out += [hiredis.pack_command(command) for command in commands]
         self._under_way.append(batch)
-        return batch
 
     def _flush(self) -> None:
         """What all callers sent in one turn of the loop goes out together: each send wakes the server by itself."""
@@ -132,7 +201,7 @@ class Wire(asyncio.Protocol):
                 batch.ticks, batch.aged = batch.ticks - 1, True
             else:
                 batch.ticks = min(batch.ticks, most)
-            if batch.ticks <= 0 and not batch.result.done():
+            if batch.ticks <= 0 and not batch.over:
                 late = True
                 batch.fail(TimeoutError("No answer came in time."))
         if late or self.retired:
@@ -144,7 +213,7 @@ class Wire(asyncio.Protocol):
 
     def retire(self) -> None:
         self.retired = True
-        if all(batch.result.done() for batch in self._under_way):
+        if all(batch.over for batch in self._under_way):
             self.close()
 
     def close(self) -> None:

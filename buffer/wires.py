@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from buffer.wire import Batch, Command, Wire
+from buffer.wire import Asked, Command, Then, Wire
 
 TICK_S = 0.2
 LARGE = 64 * 1024
@@ -20,6 +20,11 @@ class Ways(Protocol):
     async def send(self, commands: Sequence[Command], within_s: float) -> list[Any]:
         """Sends the commands in this order, on one connection; what came of each, an error of a single one in its
         place.
+        """
+
+    def tell(self, commands: Sequence[Command], within_s: float, then: Then) -> bool:
+        """As ``send``, where that can be done at once: ``then`` is called with what came, in the turn in which it does,
+        and with None on any failure. False: it cannot; ``then`` is not called. No argument may be ``LARGE``.
         """
 
     async def wait(self, commands: Sequence[Command], within_s: float) -> list[Any]:
@@ -59,6 +64,13 @@ class Wires:
             wire = await self._share(within_s)
         return await self._on(wire, commands, within_s)
 
+    def tell(self, commands: Sequence[Command], within_s: float, then: Then) -> bool:
+        wire = self._shared
+        if wire is None or not wire.tell(commands, _ticks(within_s), then):
+            return False
+        self._wind()
+        return True
+
     async def wait(self, commands: Sequence[Command], within_s: float) -> list[Any]:
         wire = await self._own(within_s)
         try:
@@ -84,15 +96,14 @@ class Wires:
             # No answer would ever come.
             return []
         batch = wire.send(commands, _ticks(within_s))
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+        self._wind()
         try:
             return await batch.result
         except asyncio.CancelledError:
             self._left(wire, batch)
             raise
 
-    def _left(self, wire: Wire, batch: Batch) -> None:
+    def _left(self, wire: Wire, batch: Asked) -> None:
         """Who asked waits no longer: for want of patience, it may be, and the connection may lead nowhere."""
         if wire is self._shared and batch.aged:
             wire.retire()
@@ -129,6 +140,10 @@ class Wires:
         self._wires.add(wire)
         return wire
 
+    def _wind(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+
     def _tick(self) -> None:
         """One clock for all commands; one for each would cost as much as the command."""
         self._timer = None
@@ -138,7 +153,7 @@ class Wires:
                 wire.tick()
                 busy = busy or not wire.idle
         if busy:
-            self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+            self._wind()
 
     def end_in(self, within_s: float) -> None:
         for wire in self._wires:

@@ -104,6 +104,46 @@ async def test_a_connection_that_breaks_fails_what_is_under_way(ways: Wires) -> 
     assert await ways.send([("ECHO", "again")], 5) == [b"again"]
 
 
+async def test_whoever_is_told_is_told_in_order_and_once(ways: Wires) -> None:
+    told: list[object] = []
+    assert not ways.tell([("ECHO", "too early")], 5, told.append), "There is no connection yet."
+    assert await ways.send([("ECHO", "a")], 5) == [b"a"]
+    assert ways.tell([("ECHO", "b"), ("NOSUCH",)], 5, told.append)
+    assert ways.tell([("ECHO", "c")], 5, told.append)
+    assert await ways.send([("ECHO", "d")], 5) == [b"d"]
+    (first, second) = told
+    assert isinstance(first, list)
+    assert first[0] == b"b"
+    assert isinstance(first[1], errors.ResponseError)
+    assert second == [b"c"]
+
+
+async def test_whoever_is_told_is_told_of_a_failure_too(ways: Wires, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wires, "TICK_S", 0.02)
+    told: list[object] = []
+    (me,) = await ways.send([("CLIENT", "ID")], 5)
+    assert ways.tell([("BLPOP", "none", 30)], 35, told.append)
+    assert await ways.wait([("CLIENT", "KILL", "ID", me)], 5) == [1]
+    while not told:
+        await asyncio.sleep(0.01)
+    assert told == [None]
+    assert not ways.tell([("ECHO", "closed")], 5, told.append)
+    assert await ways.send([("ECHO", "again")], 5) == [b"again"]
+    assert ways.tell([("BLPOP", "none", 30)], 0.1, told.append)
+    while told != [None, None]:
+        await asyncio.sleep(0.01)
+    assert await ways.send([("ECHO", "in time")], 5) == [b"in time"]
+
+
+async def test_a_defect_in_what_is_told_costs_nobody_else_his_answer(ways: Wires) -> None:
+    def defect(_: object) -> None:
+        raise ZeroDivisionError
+
+    assert await ways.send([("ECHO", "a")], 5) == [b"a"]
+    assert ways.tell([("ECHO", "b")], 5, defect)
+    assert await ways.send([("ECHO", "c")], 5) == [b"c"]
+
+
 async def test_what_the_server_pushes_is_nobodys_answer(redis_server: RedisServer) -> None:
     client = Redis.from_url(redis_server.url, protocol=3)
     ways = Wires(client)
